@@ -6,6 +6,7 @@ import pytest
 from support.small_runs import SMALL
 
 from fedrl.cli import call
+from fedrl.core.types import UserError
 from fedrl.runs.progress import Progress
 
 pytestmark = pytest.mark.slow
@@ -37,6 +38,28 @@ def test_a_stopped_one_says_how_all_go_on(tmp_path, monkeypatch, capsys):
     assert "the seeds after it: fedrl run momentum/random_mdp" in said
     assert said.rstrip().endswith("--seeds 1,2")
     assert len([*tmp_path.glob("*/*")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("cure", "then"),
+    [
+        ("run it with --privacy.clip 1 --privacy.secure true (secure)", "start a new run with"),
+        ("needs --federation.quorum 1 (least_clients)", ", and these flags"),
+        ("unless its owner says so (allow, or --allow algorithm.model)", "go on with: fedrl run"),
+    ],
+)
+def test_flags_that_a_resumed_run_refuses_are_of_a_new_one(
+    cure: str, then: str, tmp_path, monkeypatch, capsys
+):
+    def refused(_, done):
+        raise UserError(f"round 1: privacy.secure: {cure}")
+
+    monkeypatch.setattr(Progress, "round_done", refused)
+    assert call([*SHORT, "--out", str(tmp_path)]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert then in last
+    assert ("--resume" in last) == ("start" not in then)
+    assert ("these flags" in last) == ("--allow" not in cure)
 
 
 def test_a_dry_run_counts_them(tmp_path, monkeypatch, capsys):

@@ -15,9 +15,11 @@ pytest.importorskip("cryptography")
 
 import fedrl
 from fedrl.cli import call
+from fedrl.config.loading import read_recipe, resolve
 from fedrl.core import signatures
 from fedrl.core.signatures import About, Signer, Unsigned
 from fedrl.engines.flower import connection, keys
+from fedrl.runs import train
 from fedrl.runs.run_dir import RunDir
 from fedrl.runs.signing import sign_checkpoint
 
@@ -169,6 +171,28 @@ def test_a_signature_that_fills_the_memory_is_not_read(model: Path):
 # Checkpoints --------------------------------------------------------------------------------------
 
 
+def on_flower(path: Path, folder: Path, hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the run had been trained by a connection of the name hub, which is this one's now."""
+    monkeypatch.setenv("FEDRL_CONNECTIONS", str(folder / "connections"))
+    here = connection.Connection("127.0.0.1:9", str(hub / "ca.pem"), str(hub / "secret"))
+    connection.save("hub", here)
+    config = (path / "config.toml").read_text()
+    for key, value in (("engine", "flower"), ("connection", "hub")):
+        config, count = re.subn(rf'^{key} = ".*"$', f'{key} = "{value}"', config, flags=re.M)
+        assert count == 1
+    (path / "config.toml").write_text(config)
+
+
+def trained_at(path: Path, hub: Path) -> None:
+    RunDir(path).note_meta("coordinator", keys.coordinator_digest(hub / "ca.pem"))
+
+
+@pytest.fixture
+def another_hub(tmp_path: Path) -> Path:
+    keys.make_server(tmp_path / "hub2", ["localhost"])
+    return tmp_path / "hub2"
+
+
 @pytest.fixture
 def signed_run(run, hub: Path, tmp_path: Path) -> Path:
     path = tmp_path / run.path.name
@@ -235,14 +259,7 @@ def test_a_run_of_a_coordinator_is_signed_by_its_key_without_being_told(
     signed_run: Path, hub: Path, tmp_path: Path, monkeypatch, capsys
 ):
     """As a run on Flower is: its connection says where the secret lies, and the key beside it."""
-    monkeypatch.setenv("FEDRL_CONNECTIONS", str(tmp_path / "connections"))
-    here = connection.Connection("127.0.0.1:9", str(hub / "ca.pem"), str(hub / "secret"))
-    connection.save("hub", here)
-    config = (signed_run / "config.toml").read_text()
-    for key, value in (("engine", "flower"), ("connection", "hub")):
-        config, count = re.subn(rf'^{key} = ".*"$', f'{key} = "{value}"', config, flags=re.M)
-        assert count == 1
-    (signed_run / "config.toml").write_text(config)
+    on_flower(signed_run, tmp_path, hub, monkeypatch)
     out = tmp_path / "model"
     assert call(["export", str(signed_run), "--out", str(out)]) == 0
     key = signatures.trusted(str(hub / "signing.key.pub"))
@@ -254,6 +271,84 @@ def test_a_run_of_a_coordinator_is_signed_by_its_key_without_being_told(
     (out / "README.md").write_text("other")
     assert call(["verify", str(out)]) == 1
     assert capsys.readouterr().out == f"{out}: README.md was changed after it was signed\n"
+
+
+def _forget(path: Path) -> None:
+    for file in (path / "checkpoints").glob("*.sig"):
+        file.unlink()
+
+
+def test_a_connection_that_is_anothers_by_now_signs_nothing(
+    signed_run: Path, hub: Path, another_hub: Path, tmp_path: Path, monkeypatch, capsys
+):
+    """Its key would say of a model that it never trained that it is its own."""
+    on_flower(signed_run, tmp_path, another_hub, monkeypatch)
+    theirs = keys.coordinator_digest(hub / "ca.pem")[:16]
+    for name in ("by its signature", "by its coordinator"):
+        out = tmp_path / name
+        assert call(["export", str(signed_run), "--out", str(out)]) == 0
+        told = capsys.readouterr()
+        assert told.err.startswith(f"not signed, because the run is of coordinator {theirs}, and ")
+        assert len(told.err.splitlines()) == 1 + ("onnx" in told.err)
+        assert "signed by" not in told.out
+        assert not (out / signatures.FILE).exists()
+        sign = ["--sign", str(another_hub / "signing.key")]
+        assert call(["export", str(signed_run), "--out", str(tmp_path / "told"), *sign]) == 2
+        assert f"the run is of coordinator {theirs}" in capsys.readouterr().err
+        assert not (tmp_path / "told").exists()
+        _forget(signed_run)  # as of a run that was stopped
+        trained_at(signed_run, hub)
+
+
+def test_a_stopped_run_is_signed_where_it_was_trained_and_nowhere_else(
+    signed_run: Path, hub: Path, tmp_path: Path, monkeypatch, capsys
+):
+    on_flower(signed_run, tmp_path, hub, monkeypatch)
+    _forget(signed_run)
+    assert call(["export", str(signed_run), "--out", str(tmp_path / "unknown")]) == 0
+    assert "not signed, because nothing says whose the run is" in capsys.readouterr().err
+    trained_at(signed_run, hub)
+    assert call(["export", str(signed_run), "--out", str(tmp_path / "known")]) == 0
+    assert "not signed" not in capsys.readouterr().err
+    assert not fedrl.verify(tmp_path / "known", [str(hub / "ca.pem")]).wrong
+
+
+def test_why_a_run_of_a_coordinator_is_not_signed_is_told(
+    signed_run: Path, hub: Path, tmp_path: Path, monkeypatch, capsys
+):
+    on_flower(signed_run, tmp_path, hub, monkeypatch)
+    (tmp_path / "connections" / "hub.toml").unlink()
+    assert call(["export", str(signed_run), "--out", str(tmp_path / "model")]) == 0
+    told = capsys.readouterr()
+    assert "not signed, because connection is 'hub', but there is no" in told.err
+    assert "signed by" not in told.out
+
+
+def test_a_run_does_not_go_on_with_another_coordinator_unless_told(
+    signed_run: Path, hub: Path, another_hub: Path, tmp_path: Path, monkeypatch
+):
+    pytest.importorskip("flwr")
+    on_flower(signed_run, tmp_path, another_hub, monkeypatch)
+    trained_at(signed_run, hub)
+    with pytest.raises(fedrl.UserError, match="connection hub is now of coordinator"):
+        train.resume(signed_run)
+    train.resume(signed_run, ["--connection", "hub"])[1].close()
+    trained_at(signed_run, another_hub)
+    train.resume(signed_run)[1].close()
+
+
+def test_a_last_checkpoint_is_not_signed_by_another_coordinator(
+    signed_run: Path, hub: Path, another_hub: Path, tmp_path: Path, monkeypatch
+):
+    """The connection's file was replaced while the run trained."""
+    on_flower(signed_run, tmp_path, another_hub, monkeypatch)
+    _forget(signed_run)
+    said: list[str] = []
+    settings = resolve(read_recipe(signed_run / "config.toml"))
+    trained_at(signed_run, hub)
+    train.sign(settings, RunDir(signed_run), "f" * 64, said.append)
+    assert "it was not signed" in fedrl.verify(signed_run).wrong
+    assert said[0].startswith("its checkpoint is not signed: connection hub is now of coordinator")
 
 
 def test_what_was_not_signed_is_told(run, tmp_path: Path, capsys):

@@ -128,11 +128,8 @@ def link(
     from fedrl.engines.flower import connection, superlink
 
     place = place.resolve()
-    if name and (other := connection.owner(name)) not in (None, place):
-        raise UserError(
-            f"--name {name} is the connection of --folder {other}: give this one another name, or "
-            f"remove {connection.folder() / name}.toml"
-        )
+    if name:
+        connection.require_own(name, place)
 
     def listening() -> None:
         """Before that it may still fail, and the name would lead nowhere."""
@@ -209,10 +206,8 @@ def node(
     said = Flags(least_clients, tuple(allow), tuple(packages), None, keep_model or None,
                  regroup or None)  # fmt: skip
     file = policy_file(Path(folder), policy, private)
-    if private is not None:
-        if not policy:
-            key_folder.require(private, Path(folder))
-        key_folder.remember(private, Path(folder))
+    if private is not None and not policy:
+        key_folder.require(private, Path(folder))
     served = node_recipes.client(
         client,
         Path(folder).resolve(),
@@ -326,10 +321,13 @@ def up(
     if not 0 <= port < 65536:
         raise UserError(f"--port is {port}; ports are 1 to 65535, and 0 is any free one")
 
-    from fedrl.engines.flower.local_federation import LocalFederation
+    from fedrl.engines.flower import connection
+    from fedrl.engines.flower.local_federation import SERVER, LocalFederation
 
+    place = Path(folder).resolve()
+    connection.require_own(name, place / SERVER)
     return LocalFederation(
-        Path(folder).resolve(),
+        place,
         clients,
         port,
         name,

@@ -51,6 +51,8 @@ def export(argv: list[str]) -> int:
     )  # fmt: skip
     if done.lacking:
         print(f"without policy.onnx: {done.lacking}", file=sys.stderr)
+    if done.unsigned:
+        print(f"not signed, because {done.unsigned}", file=sys.stderr)
     print(f"{done.what} of round {done.round}: {asked.out}")
     if done.signer:
         key = done.signer if asked.sign else "ca.pem"

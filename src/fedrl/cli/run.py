@@ -1,5 +1,6 @@
 """`fedrl run`: train, or go on with a run that was stopped."""
 
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -29,6 +30,8 @@ usage: fedrl run RECIPE [--key VALUE …] [--seeds 0-9] [--dry-run]
 `fedrl run RECIPE --help` lists every setting with its meaning and value.
 """
 
+FLAG = re.compile(r"--((?:algorithm|world|federation|partition|privacy|aggregate)\.[a-z_]+) \S")
+"""A setting that a line says how to change."""
 WITHOUT_LOST = "--without-lost-lines"
 
 
@@ -135,7 +138,7 @@ def _trained(train: "Callable[..., Run]", folders: list[Path]) -> int:
         return 130
     except UserError as error:
         if len(folders) > before and any((folders[-1] / "checkpoints").glob("round-*")):
-            raise UserError(f"{error}\ngo on with: {_again(folders[-1])}") from error
+            raise UserError(f"{error}\n{_next(str(error), folders[-1])}") from error
         raise
     look = shlex.join(["fedrl", "report", str(run.path)])
     print(f"finished round {run.round}; look at it: {look}")
@@ -152,6 +155,16 @@ def _tell_what_waits(folder: Path) -> None:
             print(line)
     except UserError as error:  # of the people's folders: the run is done
         print(error, file=sys.stderr)
+
+
+def _next(said: str, folder: Path) -> str:
+    """What to do after a mistake: a resumed run takes no flags that its numbers depend on."""
+    from fedrl.runs.resume_rules import may_change
+
+    cures = FLAG.findall(said)
+    if not all(map(may_change, cures)):
+        return "start a new run with these flags"
+    return f"go on with: {_again(folder)}{', and these flags' if cures else ''}"
 
 
 def _again(folder: Path) -> str:

@@ -156,6 +156,11 @@ class Signer:
     def fingerprint(self) -> str:
         return fingerprint(self.key.public_key())
 
+    @property
+    def coordinator(self) -> str:
+        """The digest of the CA that vouches for it; empty if none does."""
+        return _coordinator(self.certificates, self.key.public_key())
+
     def sign_folder(self, folder: Path, about: About) -> None:
         """Write the signature of all files of a folder into it."""
         self._write(folder / FILE, _digests(folder), about)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fedrl.config.schema import Config
 from fedrl.core.abilities import KeepsAdapters, SavesModel
-from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
-from fedrl.engines.flower import connection as connections
 from fedrl.runs import policies
 from fedrl.runs.agents import build, newest_checkpoint
 from fedrl.runs.model_card import FILE, Origin, card
 from fedrl.runs.new_folder import new_folder
+from fedrl.runs.sealing import sealing
 
 
 class Exported(NamedTuple):
     """Where the folder is, of which round, and what could not be written into it, if anything.
 
-    `signer` is the fingerprint of the key that has signed it; empty if none has.
+    `signer` is the fingerprint of the key that has signed it; empty if none has, and `unsigned`
+    says why where one should.
     """
 
     path: Path
@@ -29,38 +27,7 @@ class Exported(NamedTuple):
     what: Literal["model", "adapters", "policy"]
     lacking: str = ""
     signer: str = ""
-
-
-Seal = Callable[[Path, str, int], str]
-"""Signs a folder of a run, what it is and of which round; says by which key, if by any."""
-
-
-def sealing(run: Path, config: Config, key: Path | None = None) -> Seal:
-    """By the key that is named, or else by the coordinator's, if this machine has it."""
-    path = key or coordinator_key(config)
-    if path is None:
-        return lambda folder, what, round: ""
-    try:
-        from fedrl.core.signatures import Signer
-        from fedrl.runs.signing import sign_export
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, "a signature", "flower") from error
-    by = Signer.load(path)
-
-    def seal(folder: Path, what: str, round: int) -> str:
-        sign_export(by, folder, run, what, round)
-        return by.fingerprint
-
-    return seal
-
-
-def coordinator_key(config: Config) -> Path | None:
-    if config.engine != "flower":
-        return None
-    try:
-        return connections.find(config.connection).signing_key
-    except UserError:  # a run that was copied: its coordinator is elsewhere
-        return None
+    unsigned: str = ""
 
 
 def export(
@@ -72,14 +39,14 @@ def export(
     license: str = "",
     key: Path | None = None,
 ) -> Exported:
-    """Make the folder `out` of the newest checkpoint, signed where there is a key."""
+    """Make the folder `out` of the newest checkpoint, signed where there is a key for it."""
     config, algorithm = build(path)
     seal = sealing(path, config, key)
     if not isinstance(algorithm, SavesModel):
         if adapters or license:
             raise UserError(f"{path} is no run of a language model: leave --adapters and --license")
-        round, lacking, signer = policies.write(path, out, client, own, seal)
-        return Exported(out, round, "policy", lacking, signer)
+        round, lacking, sealed = policies.write(path, out, client, own, seal=seal)
+        return Exported(out, round, "policy", lacking, *sealed)
     if own != (client is not None):
         raise UserError(
             f"{path} is a run of a language model: leave --client and --own out, or give both for "
@@ -111,5 +78,5 @@ def export(
     with new_folder(out) as folder:
         algorithm.save(theta, folder, adapters)
         (folder / FILE).write_text(card(origin, out.name, license), encoding="utf-8")
-        signer = seal(folder, what, snapshot.round)
-    return Exported(out, snapshot.round, what, signer=signer)
+        sealed = seal(folder, what, snapshot.round)
+    return Exported(out, snapshot.round, what, "", *sealed)

@@ -9,7 +9,6 @@ README.md            a model card
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ from fedrl.runs.model_card_clients import whose
 from fedrl.runs.new_folder import new_folder
 from fedrl.runs.onnx_model import write_onnx
 from fedrl.runs.run_dir import RunDir, require_run
+from fedrl.runs.sealing import Seal, Sealed
 
 DESCRIPTION, TENSORS, ONNX, CARD = "policy.json", "policy.safetensors", "policy.onnx", "README.md"
 FORMAT = 1
@@ -97,10 +97,11 @@ def write(
     out: Path,
     client: int | None = None,
     own: bool = False,
-    seal: Callable[[Path, str, int], str] = lambda folder, what, round: "",
-) -> tuple[int, str, str]:
-    """Write the folder `out`: the round that it is of, a line about what is left out, and by whom
-    `seal` has signed it."""
+    *,
+    seal: Seal,
+) -> tuple[int, str, Sealed]:
+    """Write the folder `out`: the round that it is of, a line about what is left out, and what
+    `seal` says of its signature."""
     found = learned(path, client, own)
     policy = found.policy
     if not isinstance(policy, TensorPolicy):
@@ -124,8 +125,8 @@ def write(
         (folder / TENSORS).write_bytes(save(tensors))
         lacking = write_onnx(policy, folder / ONNX)
         (folder / CARD).write_text(card(path, found, out.name, lacking), encoding="utf-8")
-        signer = seal(folder, "policy", found.round)
-    return found.round, lacking, signer
+        sealed = seal(folder, "policy", found.round)
+    return found.round, lacking, sealed
 
 
 def load_policy(folder: str | Path) -> TensorPolicy:

@@ -41,6 +41,11 @@ FREE_TABLES = ("faults.", "flower.")
 """Whole tables of such settings."""
 
 
+def may_change(key: str) -> bool:
+    """Whether a resumed run may be told another value of this setting."""
+    return key in MAY_CHANGE or key.startswith(FREE_TABLES)
+
+
 def placed(config: Config) -> Config:
     """With the places of people's answers, and of code, as they are named from anywhere, and with a
     digest of data of one's own.

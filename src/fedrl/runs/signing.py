@@ -9,23 +9,62 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fedrl.core import signatures
 from fedrl.core.signatures import About, Signed, Signer, Unsigned
+from fedrl.runs import coordinator
 from fedrl.runs.checkpoint import round_of
 from fedrl.runs.run_dir import RunDir
+
+
+class Objection(NamedTuple):
+    """Why a key should not sign for a run: `known` if that is another coordinator's."""
+
+    why: str = ""
+    known: bool = False
+
+
+def objection(by: Signer, run: Path, round: int) -> Objection:
+    """None if the run is of this key's coordinator: its checkpoint says so by its signature, or the
+    run by whose nodes it trained with."""
+    try:
+        signed = _signature(run, round)
+    except Unsigned as error:
+        return Objection(f"its checkpoint is not as it was signed: {error}")
+    if signed is not None and by.fingerprint == signed.key:
+        return Objection()
+    theirs = coordinator.kept(run) if signed is None else signed.coordinator
+    ours = by.coordinator
+    if theirs and theirs == ours:
+        return Objection()
+    if signed is None and not theirs:
+        return Objection(
+            "nothing says whose the run is: its checkpoint is not signed, and it has no coordinator"
+        )
+    whose = coordinator.words(theirs) if theirs or signed is None else f"key {signed.key[:16]}"
+    return Objection(
+        f"the run is of {whose}, and this key of {coordinator.words(ours)}", bool(ours)
+    )
+
+
+def _signature(run: Path, round: int) -> Signed | None:
+    """Of the checkpoint of a round, by whomever; `Unsigned` if it has one that does not hold."""
+    found = (path for path in RunDir(run).checkpoints() if round_of(path) == round)
+    checkpoint = next(found, None)  # if there are several, the one that is read
+    if checkpoint is None or not checkpoint.with_name(checkpoint.name + signatures.SUFFIX).exists():
+        return None
+    return signatures.verify_file(checkpoint)
 
 
 def sign_export(by: Signer, folder: Path, run: Path, what: str, round: int) -> None:
     """Sign a folder that was made of a run. Its recipe is that of the checkpoint's own signature:
     what nodes were sent is in no file of the run."""
-    recipe = ""
-    for checkpoint in RunDir(run).checkpoints():
-        if round_of(checkpoint) == round:
-            try:
-                recipe = signatures.verify_file(checkpoint, [by.fingerprint]).about.recipe
-            except Unsigned:
-                continue
+    try:
+        signed = _signature(run, round)
+    except Unsigned:
+        signed = None
+    recipe = signed.about.recipe if signed is not None and signed.key == by.fingerprint else ""
     by.sign_folder(folder, About(what, run.resolve().name, round, settings(run), recipe))
 
 

@@ -33,6 +33,7 @@ from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import one_line
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import first_cohort
+from fedrl.runs import coordinator
 from fedrl.runs.absent_clients import absent_clients
 from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
@@ -52,9 +53,9 @@ from fedrl.runs.private_run import check_books, check_packages, mechanism, outlo
 from fedrl.runs.progress import NoSignal, StartUp, open_progress
 from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import (
-    FREE_TABLES,
     MAY_CHANGE,
     kept_settings,
+    may_change,
     placed,
     require_one_run,
     require_same,
@@ -124,8 +125,7 @@ def resume(
         key for key, _ in dotted(settings or {})
     ]
     for said in asked:
-        key = said.removeprefix("--")
-        if key not in MAY_CHANGE and not key.startswith(FREE_TABLES):
+        if not may_change(said.removeprefix("--")):
             raise UserError(
                 f"{said}: a resumed run keeps what its numbers depend on; start a new run to "
                 f"change it (--rounds may grow, and {', '.join(sorted(MAY_CHANGE - {'rounds'}))})"
@@ -149,6 +149,8 @@ def resume(
     check_sinks(config.track)
     check_packages(config)
     check_connection(config)
+    if "connection" not in {said.removeprefix("--") for said in asked}:
+        coordinator.require_same(config, path)
     run = RunDir.open(path)
     try:
         found = run.recall(without_lost_lines)
@@ -204,6 +206,7 @@ def train(
         whole = take_gpu(config, algorithm)
         algorithm = build_clients(config, algorithm)
         errors = ErrorLog(run.say, shown.note)
+        whose = coordinator.connected(config)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors, whole))
         interrupt = stack.enter_context(Interrupt())
         if isinstance(engine, Prepares):
@@ -222,6 +225,8 @@ def train(
             interrupt.check,
             call_back,
         ]
+        if whose:
+            observers.insert(0, lambda done: run.note_meta(coordinator.KEY, whose))
         try:
             last = round_loop.run(
                 config.federation,
@@ -276,8 +281,9 @@ def sign(config: Config, run: RunDir, recipe: str, warn: Callable[[str], None]) 
     from fedrl.core.signatures import Signer
     from fedrl.runs.signing import sign_checkpoint
 
-    path = connections.find(config.connection).signing_key
     try:
+        coordinator.require_same(config, run.path)  # its name may lead elsewhere by now
+        path = connections.find(config.connection).signing_key
         if path is not None:
             sign_checkpoint(Signer.load(path), run, recipe)
     except (UserError, OSError) as error:

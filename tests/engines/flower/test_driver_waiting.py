@@ -85,7 +85,7 @@ def test_who_is_waited_for_in_vain_is_named_once(tmp_path: Path, clock: Clock):
     assert said == [
         "waiting for client 1 and client 2: 2 of 3 nodes have not come yet "
         "(1 s of 20 s, flower.wait)",
-        "no longer waiting for client 1 and client 2, after 20 s: its node did not come",
+        "no longer waiting for client 1 and client 2, after 20 s: their nodes did not come",
     ]
 
 

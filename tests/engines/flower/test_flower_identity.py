@@ -6,6 +6,7 @@ connections: the numbers of the run are those of a run in which nothing happened
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,8 @@ def test_a_key_and_the_certificate_change_in_a_run_and_nothing_is_lost(
     said = fedrl.verify(done, [str(server / "ca.pem")])
     assert (said.wrong, said.round) == ("", 4)
     assert said.recipe == entries(server, "run")[0]["recipe"]
+    meta = json.loads((done / "meta.json").read_text())
+    assert meta["coordinator"] == keys.coordinator_digest(server / "ca.pem")
 
 
 def keys_of(server: Path, client: int) -> list:

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
+import fedrl
 from fedrl.cli import call
 from fedrl.core import private_files
 from fedrl.core.types import UserError
@@ -135,3 +136,20 @@ def test_the_name_of_another_folders_connection_is_not_taken(
     hub.rename(tmp_path / "moved")  # its connection leads nowhere
     assert call(["flower", "link", "--folder", str(tmp_path / "hub2"), "--name", "hub"]) == 0
     assert len(said) == 3
+
+
+def test_a_federation_for_trying_out_takes_no_other_folders_connection(
+    hub: Path, tmp_path: Path, capsys
+):
+    here = connection.Connection("127.0.0.1:9", str(hub / "ca.pem"), str(hub / "secret"))
+    before = connection.save("hub", here).read_text()
+    assert call(["flower", "up", "--name", "hub", "--folder", str(tmp_path / "up")]) == 2
+    told = capsys.readouterr().err
+    assert f"--name hub is the connection of --folder {hub}: give this one another name" in told
+    assert (connection.folder() / "hub.toml").read_text() == before
+    assert not (tmp_path / "up").exists()
+    mine = tmp_path / "up" / "server"
+    keys.make_server(mine, ["localhost"])
+    own = connection.Connection("127.0.0.1:9", str(mine / "ca.pem"), str(mine / "secret"))
+    connection.save("mine", own)
+    fedrl.flower.up(1, tmp_path / "up", name="mine")  # again, in its own folder

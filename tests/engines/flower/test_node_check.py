@@ -123,7 +123,8 @@ def test_a_key_that_is_filed_under_another_number(hub: Path, north: Joining):
         assert heard == ["5"]  # the coordinator's side knows, too
         assert all(one.good for one in reach(at(north, address, client=0)))
         assert all(one.good for one in reach(at(north, address)))  # nothing is said of a number
-    assert "filed as that of client 0, and this node says --client 5: use --client 0" in told
+    says = "filed as that of client 0, and this node says --client 5: is --key another node's file?"
+    assert f"{says} If not, use --client 0" in told
     with listening(hub, client="") as address:
         assert "under no client's number" in failure(at(north, address, client=5))
 

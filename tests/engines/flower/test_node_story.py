@@ -72,6 +72,17 @@ def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
     assert "waiting for work" in status.status(tmp_path)[0]
 
 
+def test_a_keys_folder_is_the_one_in_which_it_was_let_in(tmp_path: Path):
+    """A key that is refused may be another node's, whose folder stays what it was."""
+    (tmp_path / "policy.toml").write_text("")
+    key = tmp_path / "north.key"
+    story = Story(Joining("hub:9092", None, key), 0, tmp_path)
+    story.found(False, "your key is filed as that of client 1")
+    assert not key.with_name("north.key.folder").exists()
+    story.found(True)
+    assert key.with_name("north.key.folder").read_text().strip() == str(tmp_path.resolve())
+
+
 def test_what_its_policy_refuses_is_not_called_training(tmp_path: Path, capsys: Any):
     node = AskedNode(tmp_path, least_clients=9)
     story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)

@@ -236,6 +236,8 @@ def test_a_mistyped_folder_does_not_take_the_policy_away(tmp_path: Path, started
     shutil.copy(home / FILE, other)  # meant
     with pytest.raises(KeyboardInterrupt):
         fedrl.flower.node("hub:1", other, **mine)
+    kept = tmp_path / "north.key.folder"
+    assert kept.read_text().strip() == str(home.resolve())  # nobody has let it in
     shutil.rmtree(home)  # moved there, that is
     (other / FILE).unlink()
     with pytest.raises(KeyboardInterrupt):  # and no other folder has one

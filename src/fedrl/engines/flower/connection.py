@@ -116,6 +116,15 @@ def owner(name: str) -> Path | None:
     return secret.parent if secret.is_file() else None
 
 
+def require_own(name: str, place: Path) -> None:
+    """`UserError` if this name is the connection of another folder than `place`."""
+    if (other := owner(name)) not in (None, place):
+        raise UserError(
+            f"--name {name} is the connection of --folder {other}: give this one another name, or "
+            f"remove {folder() / name}.toml"
+        )
+
+
 def differs(name: str, connection: Connection) -> bool:
     """Whether there is one of this name that is another, or cannot be read."""
     if not (folder() / f"{name}.toml").exists():

@@ -96,7 +96,8 @@ class AwaitedNodes:
         self._told -= over
         after = "" if self._began is None else f", after {_time(now - self._began)}"
         if absent := over - set(here):
-            self.warn(f"no longer waiting for {self._names(absent)}{after}: its node did not come")
+            whose = "its node" if len(absent) == 1 else "their nodes"
+            self.warn(f"no longer waiting for {self._names(absent)}{after}: {whose} did not come")
         elif not self._told:
             self.warn(f"all nodes that were awaited are here{after}")
 

@@ -1,4 +1,4 @@
-"""Which folder a node's key was used with last, in a file beside it (`north.key.folder`).
+"""Which folder a node's key was let in with last, in a file beside it (`north.key.folder`).
 
 A typing error in `--folder` would begin a new folder, and with it a policy of defaults and an ε of
 zero, under a key that the coordinator knows. What cannot be written beside the key is not kept: a
@@ -18,7 +18,7 @@ END = ".folder"
 
 
 def remember(key: Path, folder: Path) -> None:
-    """That the key was used with this folder, if that has a policy."""
+    """That the key was made for this folder, or let in with it, if that has a policy."""
     if (folder / FILE).is_file():
         with contextlib.suppress(OSError):
             write_atomically(_file(key), f"{folder.resolve()}\n".encode(), OWNER_ONLY)

@@ -11,6 +11,8 @@ from fedrl.engines.flower import child_processes, connection, keys, policy
 from fedrl.engines.flower.adapter import HOME
 from fedrl.partition import OwnFolders
 
+SERVER = "server"
+"""The coordinator's folder, in that of the whole."""
 START_SECONDS = 60.0
 POLL_SECONDS = 0.5
 """Here nobody's network is in between, and a try should not take long."""
@@ -61,7 +63,7 @@ class LocalFederation:
         self.rules += ["--", *own] if own else []
 
     def __enter__(self) -> LocalFederation:
-        server = self.folder / "server"
+        server = self.folder / SERVER
         if not (server / "secret").is_file():
             keys.make_server(server, ["localhost", "127.0.0.1"])
         for client in range(self.clients):
@@ -91,11 +93,11 @@ class LocalFederation:
         self._stack.__exit__(None, None, None)
 
     def start_link(self) -> None:
-        words = [*self.link_program, "--folder", str(self.folder / "server")]
+        words = [*self.link_program, "--folder", str(self.folder / SERVER)]
         words += ["--host", "127.0.0.1", "--port", str(self.port)]
         words += ["--insecure"] if self.insecure else []
         log = self.folder / "link.log"
-        self.link = child_processes.start(words, self.folder / "server" / HOME, log)
+        self.link = child_processes.start(words, self.folder / SERVER / HOME, log)
         if not child_processes.wait_for_port(self.link, self.port, START_SECONDS):
             raise UserError(f"the SuperLink did not start; {log} says why")
 
@@ -108,7 +110,7 @@ class LocalFederation:
         if self.insecure:
             words += ["--insecure"]
         else:
-            server = self.folder / "server"
+            server = self.folder / SERVER
             words += ["--ca", str(server / "ca.pem"), "--key", str(folder / "key")]
             words += ["--peers", str(server / "nodes")] if self.peers else []
         words += self.rules

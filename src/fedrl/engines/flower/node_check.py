@@ -251,6 +251,6 @@ def _numbered(filed: str, client: int) -> str:
     if filed != str(client):
         raise UserError(
             f"your key is filed as that of client {filed}, and this node says --client {client}: "
-            f"use --client {filed}, or ask the coordinator"
+            f"is --key another node's file? If not, use --client {filed}, or ask the coordinator"
         )
     return f"it is that of client {client}"

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.serialization import Damaged
 from fedrl.core.update_refusal import one_line
-from fedrl.engines.flower import messages, running_lock
+from fedrl.engines.flower import key_folder, messages, running_lock
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.node_check import reach
 from fedrl.engines.flower.own_check import Finding, Joining
@@ -102,6 +102,8 @@ class Story:
         if connected and not self.connected:
             self.connected, self.trouble = True, ""
             self.doing = IDLE
+            if self.node.key is not None:  # a key that is kept out may be another node's
+                key_folder.remember(self.node.key, self.folder)
             say(f"connected as {self.node.name} (client {self.client}); {IDLE}")
         elif not connected and why != self.trouble:
             self.connected, self.trouble, self.doing = False, why, why
