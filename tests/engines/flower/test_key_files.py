@@ -141,15 +141,14 @@ def test_the_name_of_another_folders_connection_is_not_taken(
 def test_a_federation_for_trying_out_takes_no_other_folders_connection(
     hub: Path, tmp_path: Path, capsys
 ):
-    here = connection.Connection("127.0.0.1:9", str(hub / "ca.pem"), str(hub / "secret"))
-    before = connection.save("hub", here).read_text()
-    assert call(["flower", "up", "--name", "hub", "--folder", str(tmp_path / "up")]) == 2
+    """While that is in use; one that nobody answers at is left from another day."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        here = connection.Connection(address, str(hub / "ca.pem"), str(hub / "secret"))
+        before = connection.save("hub", here).read_text()
+        assert call(["flower", "up", "--name", "hub", "--folder", str(tmp_path / "up")]) == 2
     told = capsys.readouterr().err
     assert f"--name hub is the connection of --folder {hub}: give this one another name" in told
     assert (connection.folder() / "hub.toml").read_text() == before
     assert not (tmp_path / "up").exists()
-    mine = tmp_path / "up" / "server"
-    keys.make_server(mine, ["localhost"])
-    own = connection.Connection("127.0.0.1:9", str(mine / "ca.pem"), str(mine / "secret"))
-    connection.save("mine", own)
-    fedrl.flower.up(1, tmp_path / "up", name="mine")  # again, in its own folder
+    fedrl.flower.up(1, tmp_path / "up", name="hub")  # nobody answers there any more

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrl.core.types import UserError
+from fedrl.engines.flower.address import parse
 
 if TYPE_CHECKING:
     from fedrl.engines.flower.registered import Registered
@@ -116,13 +118,23 @@ def owner(name: str) -> Path | None:
     return secret.parent if secret.is_file() else None
 
 
-def require_own(name: str, place: Path) -> None:
-    """`UserError` if this name is the connection of another folder than `place`."""
-    if (other := owner(name)) not in (None, place):
+def require_own(name: str, place: Path, if_in_use: bool = False) -> None:
+    """`UserError` if this name is the connection of another folder than `place`; `if_in_use`: only
+    while its SuperLink answers."""
+    if (other := owner(name)) not in (None, place) and not (if_in_use and not _in_use(name)):
         raise UserError(
             f"--name {name} is the connection of --folder {other}: give this one another name, or "
             f"remove {folder() / name}.toml"
         )
+
+
+def _in_use(name: str) -> bool:
+    try:
+        address = parse(find(name).address)
+        socket.create_connection((address.host, address.port), timeout=1).close()
+    except (UserError, OSError):
+        return False
+    return True
 
 
 def differs(name: str, connection: Connection) -> bool:
