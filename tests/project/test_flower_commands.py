@@ -110,7 +110,8 @@ def test_a_command_that_needs_no_federation(line: str, made: Path, tmp_path, mon
         places = {
             "FOLDER": "data" if "--data" in line else "north", "FILE": "mine.key", "PATH": "agent",
             "D": "data", "/srv/our-data": "data", "hub.example.org:9092": address,
-            "/var/lib/fedrl/coordinator-first": "first",
+            "/var/lib/fedrl/coordinator-first": "first", "/var/lib/fedrl/node-north": "north",
+            "/etc/fedrl/north-ca.pem": "ca.pem", "/etc/fedrl/north.key": "north.key",
         }  # fmt: skip
         digest = approval.digest(text())
         places |= {"DIGEST": digest, "3f2a90": digest[:6]}

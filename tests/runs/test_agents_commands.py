@@ -161,8 +161,15 @@ def test_the_return_leads_where_rewards_are_numbers(
     assert "mean return on unseen" in told
     everything = next(line for line in told.splitlines() if " all " in line)
     assert re.search(r"17 .* 0\.721 .* 94\.1%", everything)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "RUN").mkdir()
+    (tmp_path / "RUN" / "config.toml").write_text(
+        'seed = 4\n[algorithm]\nname = "fedagent"\n[world]\nname = "prompts"\n'
+    )
     assert call(["eval", "RUN", "--split", "unseen", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["return"] == pytest.approx((16 * 0.75 + 0.25) / 17)
+    found = json.loads(capsys.readouterr().out)
+    assert found["return"] == pytest.approx((16 * 0.75 + 0.25) / 17)
+    assert (found["run"], found["world"], found["run_seed"]) == ("RUN", "prompts", 4)
 
 
 @pytest.mark.parametrize("reward", ["./my_rewards.py:length", "exact_match"])

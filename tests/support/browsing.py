@@ -18,6 +18,9 @@ if not CHROMIUM:
     pytest.skip("needs Chromium on the PATH", allow_module_level=True)
 
 
+GONE = "net::ERR_CONNECTION_RE"  # reset or refused: by a server that its test has closed
+
+
 def until(page, expression: str, patience: float = 20.0) -> None:
     """Wait for it to hold; the page's own policy forbids `wait_for_function`, which is `eval`."""
     end = time.monotonic() + patience
@@ -49,9 +52,10 @@ def new_person(browser):
         page = contexts[-1].new_page()
         page.set_default_timeout(20_000)
         page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        known = list(filter(None, (GONE, expected)))
         page.on(
             "console",
-            lambda line: (expected and expected in line.text) or trouble.append(line.text),
+            lambda line: any(one in line.text for one in known) or trouble.append(line.text),
         )
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on(

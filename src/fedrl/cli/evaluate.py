@@ -36,12 +36,17 @@ def eval_(argv: list[str]) -> int:
     run = api.Run(asked.run)
     if asked.split is not None:
         split = run.evaluate_split(asked.split, asked.seed)
-        said = of_what(run, asked.seed) | split_numbers(split)
-        print(json.dumps(said, indent=1)) if asked.json else show_split(split)
+        if asked.json:
+            print(json.dumps(of_what(run, asked.seed) | split_numbers(split), indent=1))
+        else:
+            show_split(split)
         return 0
     found = run.evaluate(asked.episodes, asked.seed)
-    said = of_what(run, asked.seed) | {"episodes": asked.episodes} | numbers(found)
-    print(json.dumps(said, indent=1)) if asked.json else show(run, found)
+    if asked.json:
+        of = of_what(run, asked.seed) | {"episodes": asked.episodes}
+        print(json.dumps(of | numbers(found), indent=1))
+    else:
+        show(run, found)
     return 0
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 from fedrl.engines.flower import keys, messages, node_executor, supernode
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.node import SUM_SECONDS, NodeClient
+from fedrl.engines.flower.node_audit import Told
 from fedrl.privacy.secure_aggregation.identity import Identity
 
 
@@ -89,7 +90,7 @@ def test_a_sum_is_open_from_its_first_message_to_its_last(monkeypatch: Any, tmp_
     monkeypatch.setattr("fedrl.engines.flower.node.time", clock)
     told = messages.Answer("n", 0, "")
     client = NodeClient(0, tmp_path, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(client, "_work", lambda *_: (told, records.NOTHING, "x"))
+    monkeypatch.setattr(client, "_work", lambda *_: Told(told, records.NOTHING, "x"))
     monkeypatch.setattr(client, "_written", lambda told, *_: told)
 
     def asked(message: Any) -> bool:
