@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -95,7 +96,8 @@ def test_what_cannot_be_written_is_a_line_and_leaves_nothing(words, said, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_nothing_is_overwritten(tmp_path, capsys):
+def test_nothing_is_overwritten(tmp_path, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # another test's
     assert call(["new", "rule", "mine", "--in", str(tmp_path)]) == 0
     mine = tmp_path / "mine" / "recipe.toml"
     mine.write_text("rounds = 3\n")

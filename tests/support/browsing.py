@@ -18,7 +18,8 @@ if not CHROMIUM:
     pytest.skip("needs Chromium on the PATH", allow_module_level=True)
 
 
-GONE = "net::ERR_CONNECTION_RE"  # reset or refused: by a server that its test has closed
+GONE = ("net::ERR_CONNECTION_RE", "net::ERR_SOCKET_NOT_CONNECTED")
+"""Reset, refused, not there: a server that its test has closed."""
 
 
 def until(page, expression: str, patience: float = 20.0) -> None:
@@ -52,7 +53,7 @@ def new_person(browser):
         page = contexts[-1].new_page()
         page.set_default_timeout(20_000)
         page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
-        known = list(filter(None, (GONE, expected)))
+        known = list(filter(None, (*GONE, expected)))
         page.on(
             "console",
             lambda line: any(one in line.text for one in known) or trouble.append(line.text),

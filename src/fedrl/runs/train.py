@@ -206,8 +206,8 @@ def train(
         whole = take_gpu(config, algorithm)
         algorithm = build_clients(config, algorithm)
         errors = ErrorLog(run.say, shown.note)
-        whose = coordinator.connected(config)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors, whole))
+        whose = coordinator.connected(config)
         interrupt = stack.enter_context(Interrupt())
         if isinstance(engine, Prepares):
             engine.prepare(first_cohort(config.federation, config.seed, 1))
