@@ -3,6 +3,8 @@ answer, and what is deleted is gone from the browser, too."""
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
 from support.feedback_browsing import look_again, part, press, sent
@@ -37,6 +39,18 @@ def conflict(page, folder, name):
     expect(page.locator("#conflicts")).to_contain_text(SECRET)
 
 
+@contextlib.contextmanager
+def my_answers(visit, folder, names: str):
+    """The page at My answers, with "too high" to each."""
+    folder.ask([rate(name) for name in names])
+    for name in names:
+        folder.answer(name, -1)
+    with running(folder) as server:
+        page = visit(server)
+        part(page, "My answers")
+        yield page
+
+
 def test_a_key_changes_the_answer_it_was_meant_for_though_others_came_before_it(visit, folder):
     folder.ask([rate(name) for name in "abc"])
     for name in "ab":
@@ -58,12 +72,7 @@ def test_a_key_changes_the_answer_it_was_meant_for_though_others_came_before_it(
 
 
 def test_a_key_after_its_answer_was_deleted_elsewhere_changes_nothing(visit, folder):
-    folder.ask([rate(name) for name in "abc"])
-    for name in "abc":
-        folder.answer(name, -1)
-    with running(folder) as server:
-        page = visit(server)
-        part(page, "My answers")
+    with my_answers(visit, folder, "abc") as page:
         answer(page, "b").focus()
         folder.forget("b")
         look_again(page)
@@ -95,12 +104,7 @@ def test_an_answer_under_a_persons_hands_is_not_overwritten_unnoticed(visit, fol
 
 
 def test_a_note_to_what_was_deleted_elsewhere_is_not_taken_from_under_the_hands(visit, folder):
-    folder.ask([rate(name) for name in "ab"])
-    for name in "ab":
-        folder.answer(name, -1)
-    with running(folder) as server:
-        page = visit(server)
-        part(page, "My answers")
+    with my_answers(visit, folder, "ab") as page:
         note = page.get_by_label("Your note: item b")
         note.press_sequentially("half a no")
         folder.forget("b")
@@ -118,12 +122,7 @@ def test_a_note_to_what_was_deleted_elsewhere_is_not_taken_from_under_the_hands(
 
 def test_a_note_that_is_left_for_a_button_costs_no_click(visit, folder):
     """The note is kept when the pointer goes down: the button must still be there when it is up."""
-    folder.ask([rate(name) for name in "ab"])
-    for name in "ab":
-        folder.answer(name, -1)
-    with running(folder) as server:
-        page = visit(server)
-        part(page, "My answers")
+    with my_answers(visit, folder, "ab") as page:
         page.get_by_label("Your note: item b").fill("one")
         delete(page, "Delete your answer: item a")
         expect(page.get_by_role("combobox")).to_have_count(1)

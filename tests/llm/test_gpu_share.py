@@ -70,6 +70,19 @@ def silent(words: str) -> None:
     pass
 
 
+def leaves_when_told(holder):
+    """What is said, and how: the first word ends the process that holds the GPU."""
+    holder.stdout.readline()
+    said = []
+
+    def say(words):
+        said.append(words)
+        holder.kill()
+        holder.wait()
+
+    return said, say
+
+
 def test_of_two_that_begin_together_one_waits_until_the_other_is_dead(begin):
     children = [begin(60), begin(60)]
     said = [child.stdout.readline() for child in children]
@@ -199,14 +212,7 @@ def test_who_has_waited_is_not_refused_when_the_one_before_ends(begin):
 def test_who_has_waited_is_refused_once_it_is_sure_that_it_never_fits(begin, monkeypatch):
     """80 GB, of which strangers hold 60: what the one before held has been returned."""
     monkeypatch.setattr(gpu_share, "RETURN_SECONDS", 0.5)
-    holder, said = begin(60), []
-    holder.stdout.readline()
-
-    def say(words):
-        said.append(words)
-        holder.kill()
-        holder.wait()
-
+    said, say = leaves_when_told(begin(60))
     started = time.monotonic()
     with pytest.raises(TooLarge) as found:
         reserve(of(50), say, 30.0, fake(20, total=80))
@@ -278,14 +284,7 @@ def test_a_context_alone_is_nobody_to_wait_for():
 
 def test_who_waits_for_what_nobody_reserved_says_so(begin, monkeypatch):
     monkeypatch.setattr(gpu_share, "SAY_SECONDS", 0.0)
-    holder, said = begin(60), []
-    holder.stdout.readline()
-
-    def say(words):
-        said.append(words)
-        holder.kill()
-        holder.wait()
-
+    said, say = leaves_when_told(begin(60))
     with pytest.raises(Busy):
         reserve(of(50), say, 1.0, fake(20, total=80))
     assert said[-1].startswith(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import time
 from collections.abc import Collection
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,8 +20,16 @@ if not CHROMIUM:
     pytest.skip("needs Chromium on the PATH", allow_module_level=True)
 
 
-GONE = ("net::ERR_CONNECTION_RE", "net::ERR_SOCKET_NOT_CONNECTED")
-"""Reset, refused, not there: a server that its test has closed."""
+def is_gone(url: str) -> bool:
+    """Whether nobody answers there: a page goes on asking a server that its test has closed."""
+    place = urlsplit(url)
+    if not place.port:
+        return False
+    try:
+        socket.create_connection((str(place.hostname), place.port), timeout=1).close()
+    except OSError:
+        return True
+    return False
 
 
 def until(page, expression: str, patience: float = 20.0) -> None:
@@ -51,13 +61,14 @@ def new_person(browser):
     def open_page(url: str, allowed: Collection[str], expected: str = "", **options):
         contexts.append(browser.new_context(**options))
         page = contexts[-1].new_page()
+
+        def known(text: str) -> bool:
+            lost = "Failed to load resource: net::ERR_" in text and is_gone(url)
+            return lost or bool(expected and expected in text)
+
         page.set_default_timeout(20_000)
         page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
-        known = list(filter(None, (*GONE, expected)))
-        page.on(
-            "console",
-            lambda line: any(one in line.text for one in known) or trouble.append(line.text),
-        )
+        page.on("console", lambda line: known(line.text) or trouble.append(line.text))
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on(
             "request",
