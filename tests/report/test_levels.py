@@ -13,7 +13,7 @@ from fedrl.report import page as report
 from fedrl.report.confounders import confounders
 from fedrl.report.level_panels import level_panels
 from fedrl.report.terminal import summary
-from fedrl.report.worlds import by_world
+from fedrl.report.worlds import by_world, is_of_a_method
 
 SPREAD = 'name = "cartpole"\nlength_spread = {}'
 
@@ -86,6 +86,13 @@ def test_one_method_at_several_levels_is_compared_between_them(tmp_path: Path):
     two = crossed(tmp_path / "two", {0.0: {"pavg": [90.0, 91]}, 0.6: {"fedprox": [50.0, 53]}})
     assert list(by_world(groups(two))) == [""]
     assert "world.length_spread" in confounders(groups(two), "eval/return")[0]
+
+
+def test_who_takes_part_is_no_method():
+    """`federation.clients` begins as `federation.client` does."""
+    keys = ("algorithm.lr", "aggregate.name", "federation.kind", "federation.client")
+    assert all(map(is_of_a_method, keys))
+    assert not any(map(is_of_a_method, ("federation.clients", "world.name", "rounds")))
 
 
 def test_the_rest_from_whom_the_best_is_told_apart_is_counted(tmp_path: Path):

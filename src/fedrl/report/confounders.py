@@ -12,12 +12,11 @@ from fedrl.core.number_format import si
 from fedrl.report.differences import with_result
 from fedrl.report.run_groups import Group
 from fedrl.report.run_labels import differing
-from fedrl.report.worlds import by_world
+from fedrl.report.worlds import by_world, is_of_a_method
 from fedrl.runs.run_dir import BEGUN_FOR
 
-OF_A_METHOD = ("algorithm.", "aggregate.")
-ALSO_OF_A_METHOD = ("name", "packages", "federation.kind", "federation.client")
-"""Settings that belong to a method: learning alone is one, too."""
+NO_SETTINGS = ("name", "packages")
+"""What a run is called, and hashes of code, which go with a method."""
 OF_ALL_METHODS = ("algorithm.model",)
 """Settings of a method's table that are no part of it, where all methods that are compared have
 them."""
@@ -56,13 +55,13 @@ def _more_differs(groups: Sequence[Group]) -> list[str]:
     kind = ("federation.kind", "federated")
     cohorts = {g.config.get(COHORT) for g in groups if g.config.get(*kind) == "federated"}
 
-    def is_of_a_method(key: str) -> bool:
+    def is_asked_about(key: str) -> bool:
         if key in OF_ALL_METHODS:
             return not all(key in group.config for group in groups)
-        return key.startswith(OF_A_METHOD) or key in ALSO_OF_A_METHOD
+        return is_of_a_method(key) or key in NO_SETTINGS
 
     others = [
-        key for key in keys if not is_of_a_method(key) and (key != COHORT or len(cohorts) > 1)
+        key for key in keys if not is_asked_about(key) and (key != COHORT or len(cohorts) > 1)
     ]
     said = f"These runs differ in more than the method: {', '.join(others)}. {MAY_COME}"
     return [said] if others else []

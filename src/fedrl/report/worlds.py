@@ -10,7 +10,7 @@ whether that changes from level to level: then methods are compared within a lev
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fedrl.core.registry import label
 from fedrl.report.run_groups import Group
@@ -26,7 +26,9 @@ SCALE = (
 OF_CLIENTS = ("world.", "partition.")
 """Tables that say how clients differ, beside the scale."""
 METHODS = ("algorithm.name", "aggregate.name", "federation.kind")
-OF_METHODS = ("algorithm.", "aggregate.", "federation.kind", "federation.client")
+OF_METHODS = ("algorithm.", "aggregate.")
+ALSO_OF_METHODS = ("federation.kind", "federation.client")
+"""Settings that belong to a method: learning alone is one, too."""
 DISCOUNTED = "random_mdp"
 """Its returns are exact values, which the discount scales; the others' are plain sums."""
 
@@ -59,18 +61,21 @@ def by_level(groups: Sequence[Group]) -> dict[str, list[Group]]:
     levels: dict[str, list[Group]] = {}
     for group in groups:
         levels.setdefault(_name(group.config, keys), []).append(group)
-    crossed = any(_crossed(levels.values(), told) for told in (METHODS, OF_METHODS))
+    crossed = any(
+        _crossed(levels.values(), told) for told in (METHODS.__contains__, is_of_a_method)
+    )
     return levels if crossed else {"": list(groups)}
 
 
-def _crossed(levels: Collection[Sequence[Group]], keys: tuple[str, ...]) -> bool:
+def is_of_a_method(key: str) -> bool:
+    return key.startswith(OF_METHODS) or key in ALSO_OF_METHODS
+
+
+def _crossed(levels: Collection[Sequence[Group]], told: Callable[[str], bool]) -> bool:
     """Whether two levels have the same two methods, told apart by these of their settings: their
     names, since each may be tuned for its level; or all, since one may stand there in two ways."""
     methods = [
-        {
-            str(sorted(pair for pair in one.config.items() if pair[0].startswith(keys)))
-            for one in same
-        }
+        {str(sorted(pair for pair in one.config.items() if told(pair[0]))) for one in same}
         for same in levels
     ]
     return any(len(one & two) > 1 for one, two in itertools.combinations(methods, 2))
