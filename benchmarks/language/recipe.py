@@ -9,7 +9,6 @@ stated, and the same for every model. Evaluations (every fifth round of the reci
 from __future__ import annotations
 
 import argparse
-import gc
 import statistics
 import tempfile
 import time
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -26,7 +25,7 @@ from language.bench import Bench
 from language.forced import Lengths, forced
 from language.model_folder import ALL_SHAPES, VOCABULARY, source, world_settings, write_model
 from language.models import LORA_RANK
-from language.shapes import forget
+from language.shapes import forget, held
 from language.timing import GPU, now
 
 STEPS = {"household": (5, 50), "webshop": (3, 15)}
@@ -205,43 +204,51 @@ def _run(
         f"{lengths}",
         flush=True,
     )
-    start_anew()
+    forget()
     estimate = estimate_memory(settings, 0).memory.total
     rounds, began = Rounds(), time.perf_counter()
     with forced(lengths), watched(rounds):
         fedrl.run(config, progress=False, callbacks=[rounds.end])
     took = time.perf_counter() - began
-    peak = torch.cuda.max_memory_allocated() if GPU else 0
+    peak = held()
     label = f"recipe_{shape}_{world}_{way}"
     _tell(bench, label, world, rounds.done, took)
     whole = fedrl.configure(f"fedagent/{world}")
     _tell_hours(bench, label, rounds.done, part_of_round(config, whole, size))
-    measured = f"{peak / 1e9:.1f} GB" if GPU else "not measured without a GPU"
-    print(f"  memory: peak allocated {measured}, estimated {estimate / 1e9:.4g} GB", flush=True)
+    measured = "not measured without a GPU"
+    if GPU:
+        measured = f"{peak / 1e9:.1f} GB, reserved {torch.cuda.max_memory_reserved() / 1e9:.1f}"
+    print(f"  memory: peak {measured}, estimated {estimate / 1e9:.4g} GB", flush=True)
     bench.results.add(f"{label}_memory_estimate", estimate / 1e9, "GB")
     if GPU:
         bench.results.add(f"{label}_memory", peak / 1e9, "GB")
 
 
-def part_of_round(config: Any, whole: Any, size: Size) -> float:
-    """What share of the recipe's round this run's are; 0 where that cannot be said. Clients and
-    epochs come one after the other, so fewer are a share; episodes are played side by side."""
+class Share(NamedTuple):
+    """What part of the recipe's round a run's rounds are."""
+
+    clients: float
+    epochs: float  # of a client
+
+    def whole(self, one: Spent) -> float:
+        """Seconds of the recipe's round. A client plays and learns in every epoch, and its weights
+        are set, sent and averaged once."""
+        return ((one.playing + one.learning) / self.epochs + one.rest) / self.clients
+
+
+def part_of_round(config: Any, whole: Any, size: Size) -> Share | None:
+    """None where it cannot be said. Clients and epochs come one after the other, so fewer are a
+    share; episodes are played side by side."""
     now, then = config.algorithm, whole.algorithm
     alike = all(
         getattr(now, name) == getattr(then, name)
         for name in ("tasks", "group", "answer_tokens", "prompt_tokens")
     )
     if not alike or size.steps is not None or size.mean != Size().mean:
-        return 0.0
-    return (config.federation.cohort * now.local_epochs) / (
-        whole.federation.cohort * then.local_epochs
+        return None
+    return Share(
+        config.federation.cohort / whole.federation.cohort, now.local_epochs / then.local_epochs
     )
-
-
-def start_anew() -> None:
-    """Without what the run before held: its model and its graphs refer to each other."""
-    gc.collect()
-    forget()
 
 
 def _tell(bench: Bench, label: str, world: str, done: list[Spent], took: float) -> None:
@@ -284,21 +291,23 @@ def _tell(bench: Bench, label: str, world: str, done: list[Spent], took: float) 
     bench.results.add(f"{label}_round", seconds, "s")
 
 
-def _tell_hours(bench: Bench, label: str, done: list[Spent], part: float) -> None:
+def _tell_hours(bench: Bench, label: str, done: list[Spent], part: Share | None) -> None:
     """Of the whole recipe, beside the authors'."""
-    if not part:
+    if part is None:
         print("  other rounds than the recipe's: no hours are told from them", flush=True)
         return
-    later = statistics.mean(one.seconds for one in done[1:] or done)
+    later = statistics.mean(map(part.whole, done[1:] or done))
     # What starting took in the first round comes once, however small its share of a round was.
-    hours = (ROUNDS * later / part + done[0].seconds - later) / 3600
+    started = done[0].seconds - statistics.mean(one.seconds for one in done[1:] or done)
+    hours = (ROUNDS * later + started) / 3600
     low, high = (AUTHORS_GPUS * hours for hours in AUTHORS_HOURS)
-    whole = "" if part == 1 else f" (of {1 / part:.3g} such rounds each)"
+    made = f"{1 / part.clients:.3g} clients × {1 / part.epochs:.3g} epochs"
+    whole = "" if part == Share(1, 1) else f" of {later:.0f} s (each {made} such as these)"
     print(
         f"  {ROUNDS} rounds{whole} without evaluations and checkpoints: {hours:.1f} hours on this "
         f"GPU; the authors' {AUTHORS_HOURS[0]} to {AUTHORS_HOURS[1]} hours on {AUTHORS_GPUS} H100s "
         f"are {low} to {high} GPU-hours, {low / hours:.1f} to {high / hours:.1f} times as many",
         flush=True,
     )
-    bench.results.add(f"{label}_whole_round", later / part, "s")
+    bench.results.add(f"{label}_whole_round", later, "s")
     bench.results.add(f"{label}_hours", hours, "h")

@@ -142,20 +142,24 @@ def test_forced_episodes_end_where_they_are_drawn_to(monkeypatch):
 
 
 def test_hours_are_told_from_parts_of_a_round_that_come_one_after_the_other(monkeypatch):
-    """Fewer clients and epochs are a share of a round; fewer episodes side by side are not."""
+    """Fewer clients and epochs are a share of a round, and what comes once per client does not
+    come once per epoch; fewer episodes side by side are no share."""
     pytest.importorskip("transformers")
     monkeypatch.syspath_prepend(str(FOLDER))
-    from language.recipe import Size, part_of_round
+    from language.recipe import Share, Size, Spent, part_of_round
 
     import fedrl
 
-    def part(*flags: str, **size: int) -> float:
+    def part(*flags: str, **size: int) -> Share | None:
         asked = fedrl.configure("fedagent/webshop", flags)
         return part_of_round(asked, fedrl.configure("fedagent/webshop"), Size(**size))
 
-    assert part() == 1
-    assert part("--federation.cohort", "1", "--algorithm.local_epochs", "1") == 1 / 6
-    assert part("--algorithm.tasks", "4") == part(steps=8) == part(mean=20) == 0
+    assert part() == Share(1, 1)
+    share = part("--federation.cohort", "1", "--algorithm.local_epochs", "1")
+    assert share == Share(1 / 2, 1 / 3)
+    one = Spent(playing=20, learning=30, seconds=57)
+    assert share.whole(one) == pytest.approx(2 * (3 * 50 + 7))
+    assert part("--algorithm.tasks", "4") is part(steps=8) is part(mean=20) is None
 
 
 @pytest.mark.parametrize(

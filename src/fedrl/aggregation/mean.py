@@ -19,6 +19,9 @@ from fedrl.aggregation.settings import Settings
 from fedrl.core import tree
 from fedrl.core.types import Tensors
 
+BLOCK = 1 << 15
+"""Numbers at a time: they stay in the processor's cache between the steps of a sum."""
+
 
 @rule(
     "mean", Settings=Settings, given=lambda *_: {}, least=1, values=True, secure=True, sums=True,
@@ -46,5 +49,30 @@ def weighted(stream: Stream, heaviest: float = math.inf) -> Tensors:
             if name not in total:
                 total[name] = np.zeros(value.shape, np.float64)
                 dtypes[name] = value.dtype
-            total[name] += value if weight == 1.0 else weight * value.astype(np.float64)
-    return tree.unflatten({name: (total[name] / mass).astype(dtypes[name]) for name in total})
+            _add(total[name], value, weight)
+    # What is told is dropped: a large model's sums and their mean are not there twice.
+    return tree.unflatten({name: _mean(total.pop(name), mass, dtypes[name]) for name in [*total]})
+
+
+def _add(total: np.ndarray, value: np.ndarray, weight: float) -> None:
+    """total += weight · value, in double precision."""
+    sums, values = total.reshape(-1), value.reshape(-1)
+    wide = np.empty(min(BLOCK, sums.size))
+    for start in range(0, sums.size, BLOCK):
+        part = sums[start : start + BLOCK]
+        now = wide[: part.size]
+        now[:] = values[start : start + BLOCK]
+        if weight != 1.0:
+            now *= weight
+        part += now
+
+
+def _mean(total: np.ndarray, mass: float, dtype: np.dtype) -> np.ndarray:
+    """total / mass, in this type."""
+    found = np.empty(total.shape, dtype)
+    sums, means = total.reshape(-1), found.reshape(-1)
+    for start in range(0, sums.size, BLOCK):
+        part = sums[start : start + BLOCK]
+        part /= mass
+        means[start : start + BLOCK] = part
+    return found
