@@ -23,7 +23,7 @@ def rollout(bench: Bench) -> None:
     plain = half(bench.model)
     kinds: dict[str, dict[str, Any]] = {"ours": {}}
     if GPU:
-        kinds |= {"ours_apart": {}, "ours_unfused": {"fused": False}}
+        kinds["ours_unfused"] = {"fused": False}
     for count in bench.sizes.batches:
         took = bench.attempt(
             f"rollout plain at {count}",
@@ -34,7 +34,7 @@ def rollout(bench: Bench) -> None:
         for kind, options in kinds.items():
             measured = bench.attempt(
                 f"rollout {kind} at {count}",
-                lambda n=count, o=options, k=kind: measure_engine(bench, n, o, k == "ours_apart"),
+                lambda n=count, o=options: measure_engine(bench, n, o),
             )
             if measured:
                 _tell(bench, kind, count, measured[0], measured[1], took)
@@ -58,24 +58,9 @@ def agreement(bench: Bench, count: int) -> None:
     bench.results.add("rollout_gap", float(gap.mean()), "nats")
 
 
-def measure_engine(
-    bench: Bench, count: int, options: dict[str, Any], apart: bool = False
-) -> tuple[float, float]:
-    """Seconds of a call, and of a decoded token: what more tokens cost on top of one. `apart`:
-    rotary positions and attention are two kernels."""
+def measure_engine(bench: Bench, count: int, options: dict[str, Any]) -> tuple[float, float]:
+    """Seconds of a call, and of a decoded token: what more tokens cost on top of one."""
     engine = CudaSampler(bench.model, (), 0, **options)
-    if apart:
-        from fedrl.llm.generation import attention_kernels
-
-        attention_kernels.TOGETHER = False
-    try:
-        return _measured(bench, engine, count)
-    finally:
-        if apart:
-            attention_kernels.TOGETHER = True
-
-
-def _measured(bench: Bench, engine: CudaSampler, count: int) -> tuple[float, float]:
     whole = timed(lambda: bench.answer(engine, count), bench.sizes.repeats)
     first = timed(lambda: bench.answer(engine, count, 1), bench.sizes.repeats)
     return whole, max(whole - first, 0.0) / (bench.sizes.new - 1)

@@ -483,12 +483,10 @@ class TestKernels:
         plain = torch_ops.attention(queries, keys, values, lengths, size**-0.5)
         close(kernels.attention(queries, keys, values, lengths, size**-0.5), plain, dtype)
 
-    @pytest.mark.parametrize("together", [False, True])
-    def test_turned_attention(self, kernels, monkeypatch, dtype, rows, heads, kv, size, together):
+    def test_turned_attention(self, kernels, dtype, rows, heads, kv, size):
         """Rows in which nothing was read before, and rows that are over, too."""
         if INTERPRETED and dtype is torch.bfloat16:
             pytest.skip("Triton's interpreter has no matrix product in bfloat16")
-        monkeypatch.setattr(kernels, "TOGETHER", together)
         position = torch.tensor([0, 149, 63, 64, 7][:rows], device=DEVICE)
         lengths = position + 1
         lengths[2 % rows] = 1

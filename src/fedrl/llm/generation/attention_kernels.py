@@ -1,7 +1,8 @@
 """Rotary positions and attention of the decode step in Triton.
 
 Attention reads exactly the filled part of each row, and each key-value head once for its whole
-group of query heads. Signatures are those of the plain functions in `torch_ops`.
+group of query heads. Both in one kernel were no faster (docs/benchmarks.md). Signatures are those
+of the plain functions in `torch_ops`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ from typing import Any
 import triton
 import triton.language as tl
 from torch import Tensor
-
-TOGETHER = True
-"""Whether rotary positions and attention are one kernel of a decode step, or two."""
 
 
 @triton.jit
@@ -127,67 +125,6 @@ def _attention(  # type: ignore[no-untyped-def]
     tl.store(out + heads, mixed / total[:, None], mask=wanted)
 
 
-@triton.jit
-def _turned_attention(  # type: ignore[no-untyped-def]
-    qkv, cos, sin, positions, lengths, keys, values, out, scale, row_stride, head_stride,
-    HEADS: tl.constexpr, KV: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr,
-    BLOCK_GROUP: tl.constexpr, BLOCK_SIZE: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """`_rope` and `_attention` at once: the new key and value go to the cache and are attended to
-    from where they are."""
-    HALF: tl.constexpr = SIZE // 2
-    row = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
-    before = tl.load(lengths + row) - 1
-    group = tl.arange(0, BLOCK_GROUP)[:, None]
-    size = tl.arange(0, BLOCK_SIZE)
-    along = tl.arange(0, BLOCK)
-    inside = size < SIZE
-    low = size < HALF
-    partner = tl.where(low, size + HALF, size - HALF)
-    c = tl.load(cos + row * HALF + size % HALF, mask=inside, other=0.0)
-    s = tl.load(sin + row * HALF + size % HALF, mask=inside, other=0.0)
-    s = tl.where(low, -s, s)
-    token = qkv + row * (HEADS + 2 * KV) * SIZE
-    place = token + (HEADS + head) * SIZE
-    k = tl.load(place + size, mask=inside, other=0.0).to(tl.float32)
-    k_partner = tl.load(place + partner, mask=inside, other=0.0).to(tl.float32)
-    key_here = (k * c + k_partner * s).to(keys.dtype.element_ty)
-    value_here = tl.load(token + (HEADS + KV + head) * SIZE + size, mask=inside, other=0.0)
-    start_of = row * row_stride + head * head_stride
-    slot = start_of + tl.load(positions + row) * SIZE + size
-    tl.store(keys + slot, key_here, mask=inside)
-    tl.store(values + slot, value_here, mask=inside)
-    wanted = (group < GROUP) & inside[None, :]
-    place = token + (head * GROUP + group) * SIZE
-    q = tl.load(place + size[None, :], mask=wanted, other=0.0).to(tl.float32)
-    q_partner = tl.load(place + partner[None, :], mask=wanted, other=0.0).to(tl.float32)
-    query = (q * c[None, :] + q_partner * s[None, :]).to(keys.dtype.element_ty)
-    most = tl.sum(query.to(tl.float32) * key_here.to(tl.float32)[None, :], 1) * scale
-    total = tl.full([BLOCK_GROUP], 1.0, tl.float32)
-    mixed = tl.zeros([BLOCK_GROUP, BLOCK_SIZE], tl.float32) + value_here.to(tl.float32)[None, :]
-    for start in range(0, before, BLOCK):
-        at = start + along
-        filled = at < before
-        mask = filled[None, :] & inside[:, None]
-        key = tl.load(keys + start_of + at[None, :] * SIZE + size[:, None], mask=mask, other=0.0)
-        score = tl.dot(query, key, input_precision="ieee") * scale
-        score = tl.where(filled[None, :], score, -float("inf"))
-        peak = tl.maximum(most, tl.max(score, 1))
-        weight = tl.exp(score - peak[:, None])
-        keep = tl.exp(most - peak)
-        total = total * keep + tl.sum(weight, 1)
-        mask = filled[:, None] & inside[None, :]
-        value = tl.load(
-            values + start_of + at[:, None] * SIZE + size[None, :], mask=mask, other=0.0
-        )
-        mixed = mixed * keep[:, None]
-        mixed += tl.dot(weight.to(value.dtype), value, input_precision="ieee")
-        most = peak
-    heads = (row * KV + head) * GROUP * SIZE + group * SIZE + size[None, :]
-    tl.store(out + heads, mixed / total[:, None], mask=wanted)
-
-
 def rope(
     qkv: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, keys: Tensor, values: Tensor
 ) -> Tensor:
@@ -248,19 +185,8 @@ def turned_attention(
     filled: int,
     scale: float,
 ) -> Tensor:
-    if not TOGETHER:
-        queries = rope(qkv, cos, sin, positions, keys, values)
-        return attention(queries, keys, values, lengths, scale)
-    rows, kv, _, size = keys.shape
-    heads = qkv.shape[1] // size - 2 * kv
-    out = qkv.new_empty(rows, heads * size)
-    launch(
-        _turned_attention, (rows, kv), qkv, cos, sin, positions, lengths, keys, values, out, scale,
-        keys.stride(0), keys.stride(1), HEADS=heads, KV=kv, GROUP=heads // kv, SIZE=size,
-        BLOCK_GROUP=max(16, power(heads // kv)), BLOCK_SIZE=max(16, power(size)), BLOCK=64,
-        num_stages=3 if qkv.dtype.itemsize == 2 else 1,
-    )  # fmt: skip
-    return out
+    queries = rope(qkv, cos, sin, positions, keys, values)
+    return attention(queries, keys, values, lengths, scale)
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *words: Any, **sizes: Any) -> None:
