@@ -4,10 +4,13 @@ A plan says of every model and world what a client needs at its height (the esti
 and how long a run takes on one GPU:
 
     tokens of a client epoch = tasks × group × steps × (prompt + answer)
-    hours = client epochs × tokens / (tokens per second, playing and learning)
+    seconds of it = tokens / (tokens per second of the shape's local step × s)
+    hours = client epochs × these seconds + visits of clients × v
 
-with tokens per second measured for the shape, and steps, prompts and answers as `table1.toml`
-assumes them: an untrained model plays longer than a trained one, so it is no more than a plan.
+with s, how much slower whole rounds are than a local step, and v, what setting, sending and
+averaging weights takes, as they were measured for one shape (v grows with the weights); steps,
+prompts and answers as `table1.toml` assumes them: an untrained model plays longer than a trained
+one, so it is no more than a plan.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ def write(study: Study, page: Page, path: Path) -> None:
             plan(study.grid),
         ),
         assumed=study.grid.tables["assumed"],
+        rounds=study.grid.tables["rounds"],
         authors=authors(study.grid.tables),
         rank=LORA_RANK,
         origins=page.origins(study.records(), study.planned()),
@@ -80,11 +84,18 @@ def plan(grid: Grid) -> Iterator[list[str]]:
             runs = [c for c in grid.cells[f"table1_{world}"] if c.labels["model"] == model]
             ours = next(c for c in runs if c.labels["learner"] == "fedagent")
             pace = seconds(ours, about["rates"], grid.tables["assumed"][world])
-            epochs = sum(c.epochs() * len(c.seeds) for c in runs)
+            pace /= slowness(grid.tables, world)
+            visit = visit_seconds(grid.tables, about)
+
+            def hours(cell: Cell, pace: float = pace, visit: float = visit) -> float:
+                visits = cell.epochs() / cell.resolved().algorithm.local_epochs
+                return (cell.epochs() * pace + visits * visit) / 3600
+
             needed = [f"{gigabytes(ours, about, rank):.0f} GB" for rank in (0, LORA_RANK)]
+            whole = sum(hours(cell) * len(cell.seeds) for cell in runs)
             yield [
-                model, title, *needed, f"{pace:.0f} s", f"{ours.epochs() * pace / 3600:.1f} h",
-                f"{epochs * pace / 3600:,.0f} GPU-hours",
+                model, title, *needed, f"{pace:.0f} s", f"{hours(ours):.1f} h",
+                f"{whole:,.0f} GPU-hours",
             ]  # fmt: skip
 
 
@@ -94,6 +105,31 @@ def seconds(cell: Cell, rates: Tables, assumed: Tables) -> float:
     tokens = settings.tasks * settings.group * assumed["steps"]
     tokens *= assumed["prompt"] + assumed["answer"]
     return float(tokens / rates.get("full", rates["lora"]))
+
+
+def slowness(tables: Tables, world: str) -> float:
+    """s: tokens per second of whole rounds over those of a local step, of the model measured."""
+    rounds = tables["rounds"]
+    return float(rounds["rate"][world] / tables["models"][rounds["model"]]["rates"]["full"])
+
+
+def visit_seconds(tables: Tables, about: Tables) -> float:
+    """v of this shape: as its weights to those of the model measured; adapters take next to none
+    (a model that only they fit is counted as they are)."""
+    if "full" not in about["rates"]:
+        return 0.0
+    rounds = tables["rounds"]
+    measured = parameters(tables["models"][rounds["model"]])
+    return float(rounds["visit"] * parameters(about) / measured)
+
+
+def parameters(about: Tables) -> int:
+    """Of a shape, without its norms and biases."""
+    size = about["width"] // about["heads"]
+    attention = 2 * about["width"] * size * (about["heads"] + about["kv"])
+    layer = attention + 3 * about["width"] * about["inner"]
+    words = about["vocabulary"] * about["width"] * (1 if about["tied"] else 2)
+    return int(about["layers"] * layer + words)
 
 
 def gigabytes(cell: Cell, about: Tables, lora_rank: int) -> float:

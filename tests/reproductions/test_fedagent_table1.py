@@ -38,6 +38,17 @@ def test_seconds_of_an_epoch_by_hand():
     assert table1.seconds(cell, {"lora": 32_000}, assumed) == 64 * 10 * 400 / 32_000
 
 
+def test_hours_are_epochs_and_visits():
+    """Of the one shape that whole rounds were measured with, nothing is scaled."""
+    grid = table1.read()
+    row = next(row for row in table1.plan(grid) if row[:2] == ["qwen2.5-1.5b", "ALFWorld"])
+    assumed, rounds = grid.tables["assumed"]["alfworld"], grid.tables["rounds"]
+    tokens = 64 * assumed["steps"] * (assumed["prompt"] + assumed["answer"])
+    epoch = tokens / rounds["rate"]["alfworld"]
+    assert row[4] == f"{epoch:.0f} s"
+    assert row[5] == f"{(70 * 2 * 3 * epoch + 70 * 2 * rounds['visit']) / 3600:.1f} h"
+
+
 def test_rates_are_those_that_were_measured():
     """The plan's tokens per second stand on the page that names the command behind them."""
     page = (RESULTS.parent / "benchmarks.md").read_text(encoding="utf-8")
@@ -49,6 +60,8 @@ def test_rates_are_those_that_were_measured():
         assert ("full" in about["rates"]) == ("tokens/s" in full)
         if "full" in about["rates"]:
             assert f"{about['rates']['full']:,} tokens/s" in full
+    for rate in table1.read().tables["rounds"]["rate"].values():
+        assert f"{rate:,}" in page
 
 
 @pytest.mark.parametrize(("model", "billions"), [("qwen2.5-1.5b", 1.54), ("llama-3.2-3b", 3.21)])
@@ -59,7 +72,9 @@ def test_shapes_are_the_published_models(model, billions):
     about = table1.read().tables["models"][model]
     with torch.device("meta"):
         built = transformers.AutoModelForCausalLM.from_config(table1.configuration(about))
-    assert sum(p.numel() for p in built.parameters()) / 1e9 == pytest.approx(billions, abs=0.01)
+    count = sum(p.numel() for p in built.parameters())
+    assert count / 1e9 == pytest.approx(billions, abs=0.01)
+    assert table1.parameters(about) == pytest.approx(count, rel=1e-3)
 
 
 @pytest.mark.slow
