@@ -200,6 +200,7 @@ def test_what_others_differ_in_is_named_unless_it_is_varied_here(tmp_path):
     assert not differences({"later": other(rounds=99)}, base)
 
 
+@pytest.mark.slow
 def test_the_index_has_fedagents_statements_of_records_alone(tmp_path):
     study = prepare("fedagent", "small", tmp_path / "small", tmp_path / "records")
     nothing = statements(study)

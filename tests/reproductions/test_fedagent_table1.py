@@ -38,6 +38,7 @@ def test_seconds_of_an_epoch_by_hand():
     assert table1.seconds(cell, {"lora": 32_000}, assumed) == 64 * 10 * 400 / 32_000
 
 
+@pytest.mark.slow
 def test_hours_are_epochs_and_visits():
     """Of the one shape that whole rounds were measured with, nothing is scaled."""
     grid = table1.read()

@@ -462,6 +462,7 @@ def test_the_index_counts_the_seeds_that_reached_the_round_of_a_verdict(tmp_path
     assert found.seeds == 3
 
 
+@pytest.mark.slow
 def test_the_published_page_counts_the_records_beside_it(tmp_path):
     """Records from elsewhere are no part of what is known until the page is written."""
     text = (PUBLISHED.parents[1] / "fedagent.md").read_text(encoding="utf-8")
@@ -631,6 +632,7 @@ def test_runs_whose_numbers_stand_are_kept(method, world, as_before):
     assert digest(resolve({"algorithm": {"name": method}, "world": {"name": world}})) == (as_before)
 
 
+@pytest.mark.slow
 def test_a_page_counts_the_seeds_that_it_shows(tmp_path):
     study = study_of(tmp_path)
     ours = next(cell for cell in study.grid.cells["main"] if cell.name == "fedagent")

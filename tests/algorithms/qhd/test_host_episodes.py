@@ -253,6 +253,7 @@ def test_a_round_of_landings(simulator, encoders):
     assert found[0] == found[1] != found[2]
 
 
+@pytest.mark.slow
 @EACH
 def test_greedy_landings_teach_nothing_and_can_be_repeated(simulator):
     world = lunar(simulator)

@@ -101,6 +101,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
+@pytest.mark.slow
 def test_a_link_that_cannot_listen_writes_no_connection(hub: Path):
     """In a process of its own: a SuperLink takes over what its process writes to."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

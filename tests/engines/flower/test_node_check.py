@@ -261,6 +261,7 @@ def test_what_the_datas_folder_holds_is_listed(north: Joining, tmp_path: Path):
     assert found[2].what == f"--data {empty} is empty"
 
 
+@pytest.mark.slow
 def test_a_policy_that_nothing_can_keep_to_is_noted(north: Joining, tmp_path: Path):
     """It is no mistake: what is named may be installed or copied tomorrow."""
     assert north.ca is not None
