@@ -391,3 +391,27 @@ def test_cudas_context_is_that_of_this_process_on_this_gpu(monkeypatch):
     assert [gpu_share.has_context(index) for index in range(2)] == [False, True]
     monkeypatch.delattr(cuda, "_cuda_hasPrimaryContext")
     assert not gpu_share.has_context(1)
+
+
+BUSY_END = """
+import torch
+torch.set_num_threads(1)
+wide = torch.ones(1500, 1500)
+def emptied():
+    print("emptying", flush=True)
+    for _ in range(40):
+        torch.mm(wide, wide)
+gpu_share.torch.cuda.empty_cache, gpu_share.SETTLE_SECONDS = emptied, 0.0
+kept.give_back()
+time.sleep(0.3)
+"""
+
+
+def test_a_process_that_ends_while_memory_is_returned_ends_well():
+    """A thread that Python kills within PyTorch aborts the process."""
+    code = CHILD.replace("time.sleep(600)", BUSY_END)
+    for _ in range(3):
+        words = [sys.executable, "-c", code, "10", "100"]
+        ended = subprocess.run(words, capture_output=True, text=True, env=dict(os.environ))
+        assert "emptying" in ended.stdout
+        assert ended.returncode == 0, ended.stderr

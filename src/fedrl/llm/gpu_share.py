@@ -22,6 +22,7 @@ does not fit beside its own.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -47,6 +48,8 @@ RETURN_SECONDS = 300.0
 """So long what a process held may be used after its end: who waited for it is not refused yet."""
 SETTLE_SECONDS = 0.5
 """After a model's place is given back: the model itself goes in the same moment, in any order."""
+END_SECONDS = 30.0
+"""At most, for what is under way when the process ends."""
 MEBIBYTE = 2**20
 
 
@@ -106,9 +109,11 @@ class Reservation:
 
 _held: set[str] = set()
 """Keys of this process's reservations, on all GPUs."""
-_given_back: queue.SimpleQueue[Reservation] = queue.SimpleQueue()
+_given_back: queue.SimpleQueue[Reservation | None] = queue.SimpleQueue()
+"""None: the process ends."""
 _starts = threading.Lock()
 _releasing: threading.Thread | None = None
+_over = threading.Event()
 
 
 def _release_later() -> None:
@@ -117,7 +122,8 @@ def _release_later() -> None:
     may be capturing a CUDA graph, which that would break."""
     while True:
         gone = _given_back.get()
-        time.sleep(SETTLE_SECONDS)
+        if gone is None or _over.wait(SETTLE_SECONDS):
+            return
         with contextlib.suppress(Exception):  # of one: the next one's others wait, too
             if not _held:
                 gc.collect()  # what of the model is in a cycle
@@ -131,6 +137,16 @@ def _start_releasing() -> None:
         if _releasing is None:
             _releasing = threading.Thread(target=_release_later, daemon=True)
             _releasing.start()
+            atexit.register(_end)
+
+
+def _end() -> None:
+    """Python ends threads wherever they are: within PyTorch that aborts the process, whatever it
+    has done. Entries of a process that has ended count no longer."""
+    _over.set()
+    _given_back.put(None)
+    if _releasing is not None:
+        _releasing.join(END_SECONDS)
 
 
 def is_off() -> bool:
