@@ -12,7 +12,7 @@ export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    set up, train a language agent across clients (5 minutes), print where its page is"
+	@echo "make demo    set up, train a language agent across clients (3 minutes), print where its page is"
 	@echo "make test    set up, run the checks and all tests but those of make machines"
 	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (10 minutes)"
 	@echo "make attacks  what an adversary of a federation tries: tests/attacks, with SuperLinks and SuperNodes"

@@ -1,7 +1,8 @@
 """Language agents: rollouts, learning and whole epochs, against `generate` and a padded loop.
 
 python benchmarks/llm.py [rollout] [stream] [learn] [epoch] [profile] [shapes] [memory]
-                         [prompts] [recipe] [--model FOLDER] [--compile] [--quick] [--json FILE]
+                         [attention] [prompts] [recipe] [--model FOLDER] [--compile] [--quick]
+                         [--json FILE]
 
 The model has SmolLM2-135M's shape and random weights, prompts are 400 random tokens and answers
 24; with --model it is the folder's model, and prompts are those of the household (chat) in its
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import harness
 import torch
+from language.attention import attention
 from language.bench import Bench
 from language.learning import epoch, learn
 from language.profiles import profile
@@ -28,7 +30,7 @@ from language.timing import GPU
 
 PARTS = {
     "rollout": rollout, "stream": stream, "learn": learn, "epoch": epoch, "profile": profile,
-    "shapes": shapes, "memory": memory, "prompts": prompts,
+    "shapes": shapes, "memory": memory, "attention": attention, "prompts": prompts,
     "recipe": recipe,
 }  # fmt: skip
 ASKED_FOR = ("recipe",)

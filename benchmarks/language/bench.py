@@ -79,7 +79,8 @@ class Bench:
 
     @cached_property
     def prompts(self) -> list[list[int]]:
-        found = self._prompts(max(self.sizes.batches))
+        every = self.sizes.batches[0] * self.sizes.steps  # of an epoch, no two alike
+        found = self._prompts(max(every, *self.sizes.batches))
         mean = statistics.mean(map(len, found))
         print(f"prompts of {mean:.0f} tokens, answers of {self.sizes.new}\n", flush=True)
         return found

@@ -35,7 +35,7 @@ def profile(bench: Bench) -> None:
 
 
 def profile_epoch(bench: Bench, bandwidth: float, rate: float) -> None:
-    """A local epoch part by part: the clock, kernels, launches, gaps, and the floor."""
+    """A local epoch part by part: the clock, kernels (of graphs, too), gaps, and the floor."""
     episodes, steps, size = bench.sizes.batches[0], bench.sizes.steps, bench.sizes.minibatch
     model = copy.deepcopy(bench.model)
     engine, optimizer = CudaSampler(model, (), 0), adamw(model)
@@ -66,7 +66,7 @@ def profile_epoch(bench: Bench, bandwidth: float, rate: float) -> None:
         ),
     }
     print(f"a local epoch of {episodes} episodes × {steps} steps:")
-    print("  part       clock ms  kernels ms  launches  idle ms  floor ms  over the floor")
+    print("  part       clock ms  kernels ms   kernels  idle ms  floor ms  over the floor")
     for name, (work, floor) in parts.items():
         work()
         clock, busy, count, idle = activity(work)

@@ -84,7 +84,7 @@ def plan(grid: Grid) -> Iterator[list[str]]:
             runs = [c for c in grid.cells[f"table1_{world}"] if c.labels["model"] == model]
             ours = next(c for c in runs if c.labels["learner"] == "fedagent")
             pace = seconds(ours, about["rates"], grid.tables["assumed"][world])
-            pace /= slowness(grid.tables, world)
+            pace /= slowness(grid.tables, world, way(about))
             visit = visit_seconds(grid.tables, about)
 
             def hours(cell: Cell, pace: float = pace, visit: float = visit) -> float:
@@ -107,16 +107,20 @@ def seconds(cell: Cell, rates: Tables, assumed: Tables) -> float:
     return float(tokens / rates.get("full", rates["lora"]))
 
 
-def slowness(tables: Tables, world: str) -> float:
+def way(about: Tables) -> str:
+    """LoRA, where no GPU has room for whole weights and their moments."""
+    return "full" if "full" in about["rates"] else "lora"
+
+
+def slowness(tables: Tables, world: str, way: str) -> float:
     """s: tokens per second of whole rounds over those of a local step, of the model measured."""
     rounds = tables["rounds"]
-    return float(rounds["rate"][world] / tables["models"][rounds["model"]]["rates"]["full"])
+    return float(rounds["rate"][world][way] / tables["models"][rounds["model"]]["rates"][way])
 
 
 def visit_seconds(tables: Tables, about: Tables) -> float:
-    """v of this shape: as its weights to those of the model measured; adapters take next to none
-    (a model that only they fit is counted as they are)."""
-    if "full" not in about["rates"]:
+    """v of this shape: as its weights to the measured model's; adapters take next to none."""
+    if way(about) == "lora":
         return 0.0
     rounds = tables["rounds"]
     measured = parameters(tables["models"][rounds["model"]])
@@ -139,7 +143,10 @@ def gigabytes(cell: Cell, about: Tables, lora_rank: int) -> float:
     settings = cell.resolved().algorithm
     with tempfile.TemporaryDirectory() as folder:
         configuration(about).save_pretrained(folder)
-        shaped = replace(settings, model=folder, device="cuda", lora_rank=lora_rank)
+        shaped = replace(
+            settings, model=folder, device="cuda", lora_rank=lora_rank,
+            lora_lr=settings.lora_lr if lora_rank else 0.0,
+        )  # fmt: skip
         return estimate_memory(shaped, settings.eval_tasks).memory.total / 1e9
 
 

@@ -45,7 +45,7 @@ def test_hours_are_epochs_and_visits():
     row = next(row for row in table1.plan(grid) if row[:2] == ["qwen2.5-1.5b", "ALFWorld"])
     assumed, rounds = grid.tables["assumed"]["alfworld"], grid.tables["rounds"]
     tokens = 64 * assumed["steps"] * (assumed["prompt"] + assumed["answer"])
-    epoch = tokens / rounds["rate"]["alfworld"]
+    epoch = tokens / rounds["rate"]["alfworld"]["full"]
     assert row[4] == f"{epoch:.0f} s"
     assert row[5] == f"{(70 * 2 * 3 * epoch + 70 * 2 * rounds['visit']) / 3600:.1f} h"
 
@@ -61,8 +61,15 @@ def test_rates_are_those_that_were_measured():
         assert ("full" in about["rates"]) == ("tokens/s" in full)
         if "full" in about["rates"]:
             assert f"{about['rates']['full']:,} tokens/s" in full
-    for rate in table1.read().tables["rounds"]["rate"].values():
-        assert f"{rate:,}" in page
+    for rates in table1.read().tables["rounds"]["rate"].values():
+        assert all(f"| {rate:,} |" in page for rate in rates.values())
+
+
+def test_what_has_a_rate_with_adapters_alone_is_planned_with_them():
+    grid = table1.read()
+    for cell in (*grid.cells["table1_alfworld"], *grid.cells["table1_webshop"]):
+        about = grid.tables["models"][cell.labels["model"]]
+        assert (cell.resolved().algorithm.lora_rank > 0) == (table1.way(about) == "lora")
 
 
 @pytest.mark.parametrize(("model", "billions"), [("qwen2.5-1.5b", 1.54), ("llama-3.2-3b", 3.21)])
