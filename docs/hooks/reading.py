@@ -2,6 +2,7 @@
 
 - A link that is called by a file, `[deploy.md](deploy.md)`, is called by that page's title.
 - A list within a list is indented by two spaces in the repository; Python-Markdown wants four.
+- A block of `formula` has no button to copy it, which would lie over its end; nobody types it.
 - A name with dots or slashes, in a heading of the reference or as what is folded, is broken at
   these on a narrow screen, and not within a word.
 """
@@ -30,6 +31,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return found[0] if file is None else f"[{title(file)}]({target}{anchor})"
 
     text = BY_FILE.sub(by_title, markdown)
+    text = re.sub(r"^```formula$", "``` { .text .formula .no-copy }", text, flags=re.M)
     return re.sub(r"^  (?=[-*] )", "    ", text, flags=re.M)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import numpy as np
 from svg import BLUE, COLOURS, GREEN, GREY, LINE, ORANGE, RED, Figure
 
@@ -22,17 +24,30 @@ def axes(f: Figure, left: float, top: float, width: float, height: float, low: f
     )
 
 
+def numbers_below(f: Figure, place: Callable, low: float, words: Collection[float]) -> None:
+    """A scale of x below a panel."""
+    for x in words:
+        left, bottom = place(x, low)
+        f.path([(left, bottom), (left, bottom + 4)], GREY, 1)
+        said = f"{x:g}".replace("-", "−")
+        f.text(left, bottom + 17, said, size=11, anchor="middle", colour=GREY)
+
+
 def draw_one_feature() -> Figure:
     f = Figure(
         "Six random features of one number",
-        "cos(ω x + b), with ω and b drawn once: σ says how quickly they wave",
-        height=260,
+        "cos(ω x + b), with ω and b drawn once, for x from −1 to 1: σ says how quickly they wave",
+        height=275,
     )
     grid = np.linspace(-1, 1, 200)
     for column, sigma in enumerate((0.5, 0.15)):
         encoder = encoders.draw(1, 6, sigma, 1)
         place = axes(f, 30 + 365 * column, 90, 335, 140, -1.1, 1.1)
         f.text(30 + 365 * column, 82, f"bandwidth σ = {sigma}", size=12.5, weight=600)
+        numbers_below(f, place, -1.1, (-1, -0.5, 0, 0.5, 1))
+        (start, bottom), (end, _) = place(0, -1.1), place(sigma, -1.1)
+        f.path([(start, bottom + 27), (end, bottom + 27)], RED, 3)
+        f.text(end + 6, bottom + 31, "σ", size=12, colour=RED)
         rows = encoders.design(encoder, grid[:, None]) * np.sqrt(6)
         for j in range(6):
             f.path([place(x, y) for x, y in zip(grid, np.real(rows[:, j]))], COLOURS[j], 1.4)
@@ -68,8 +83,9 @@ def draw_anchors() -> Figure:
     f = Figure(
         "Agreeing on anchors",
         "each has seen one half; the mean of their values on 30 anchors, compiled by both",
-        height=270,
+        height=330,
     )
+    bottom, top = -1.1, 2.2
     grid, anchors = np.linspace(-1, 1, 200), np.linspace(-1, 1, 30)
     rng = np.random.default_rng(1)
     own, models = [], []
@@ -85,9 +101,11 @@ def draw_anchors() -> Figure:
     teacher = np.mean(said, axis=0)
     names = ("client 0 before", "client 1 before", "both after")
     for column in range(3):
-        place = axes(f, 25 + 245 * column, 90, 225, 150, -1.1, 1.5)
+        place = axes(f, 25 + 245 * column, 90, 225, 180, bottom, top)
         f.text(25 + 245 * column, 82, names[column], size=12.5, weight=600)
         f.path([place(a, b) for a, b in zip(grid, value(grid))], GREY, 1.4, dashed=True)
+        for x in anchors[1:-1]:  # the first and the last are the frame itself
+            f.path([place(x, bottom), place(x, bottom + 0.12)], GREY, 1)
         for client, (encoder, low, high) in enumerate(models):
             if column == 2:
                 rows = encoders.design(encoder, anchors[:, None])
@@ -95,22 +113,18 @@ def draw_anchors() -> Figure:
             elif client == column:
                 weights = own[client]
                 left, right = place(low, 0)[0], place(high, 0)[0]
-                f.bar(left, 236, right - left, 4, COLOURS[client])
+                f.bar(left, 274, right - left, 4, COLOURS[client])
             else:
                 continue
             fitted = np.real(encoders.design(encoder, grid[:, None]) @ weights)[:, 0]
-            f.path(
-                [place(a, float(np.clip(b, -1.1, 1.5))) for a, b in zip(grid, fitted)],
-                COLOURS[client],
-                2,
-            )
-    f.text(
-        25,
-        262,
-        "grey: the truth; the bar below a curve is what that client has seen",
-        size=12,
-        colour=GREY,
+            f.path([place(a, b) for a, b in zip(grid, fitted)], COLOURS[client], 2)
+        for x, y in zip(anchors, teacher if column == 2 else said[column]):
+            f.dot(*place(x, y), GREEN if column == 2 else COLOURS[column], 2.4)
+    below = (
+        "grey: the truth; ticks: the anchors; the bar below a panel is what that client has seen",
+        "dots: what each client sends, and on the right the teacher, the mean of the two",
     )
+    f.lines(25, 300, below, size=12, colour=GREY)
     return f
 
 

@@ -22,6 +22,7 @@ from fedrl.privacy.secure_aggregation import Terms, masks, messages, shamir
 from fedrl.privacy.secure_aggregation.client import SigningClient
 from fedrl.privacy.secure_aggregation.identity import Identity, about_survivors
 from fedrl.privacy.secure_aggregation.protocol import Letter, mask_label, mask_sign
+from fedrl.privacy.secure_aggregation.server import Server
 
 EXCHANGE, JOB = "a sum", bytes(32)
 VICTIM = 0
@@ -52,6 +53,7 @@ class Sum:
         self.known = {u: signed.keys for u, signed in known.items()}
         dealt = [messages.read_dealing(c.answer("share", messages.pack_keys(known)))
                  for c in self.clients]  # fmt: skip
+        self.dealt = dict(enumerate(dealt))
         self.masked = []
         for u, client in enumerate(self.clients):
             letters = {v: Letter(dealt[v].letters[u], dealt[v].commitments[u])
@@ -111,6 +113,20 @@ def test_of_four_two_liars_open_an_update_and_one_does_not():
     attack(4, 3, 2)
     with pytest.raises(TooFew, match="agree who is in the sum"):
         attack(4, 3, 1)
+
+
+def test_of_a_sum_of_t_clients_all_but_one_have_the_last_ones_update():
+    """Without a share too many: of four with t = 3 one is gone, or everybody is told that it is."""
+    found = Sum(4, 3)
+    left = north, south, west = 0, 1, 3
+    answers = found.opened_for(left, left, [])
+    server = Server(3, 5)
+    server.collect(found.known)
+    server.route(found.dealt)
+    for u in left:
+        server.add(u, found.masked[u])
+    others = found.vectors[south] + found.vectors[west]
+    assert np.array_equal(server.total(answers) - others, found.vectors[north])
 
 
 def test_the_default_threshold_holds_against_one_liar_of_any_sum():

@@ -68,7 +68,7 @@ def test_a_method_page_has_its_parts_in_order(page: Path):
     words = [line for line in idea.splitlines() if line.strip() and not line.startswith("!")]
     assert len(words) <= 10
     assert re.search(r"!\[.+\]\(\.\./pictures/\w+\.svg\)", idea)
-    assert re.search(r"^    \S", code, re.M)
+    assert "```formula\n" in code
     assert re.search(r"^<!-- settings: algorithm ", text, re.M)
 
 

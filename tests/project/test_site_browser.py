@@ -41,6 +41,16 @@ LOOKED_AT = """() => {
         && box.width && box.width < 0.45 * part.naturalWidth)
       wrong.push(`too small to read: ${part.src}`);
   }
+  // Cut off, a formula is another one; its lines are short enough for a phone instead.
+  for (const code of article.querySelectorAll("pre > code")) {
+    const text = code.textContent.slice(0, 60);
+    if (code.closest(".formula")) {
+      if (code.scrollWidth > code.clientWidth) wrong.push(`a formula is cut off: ${text}`);
+      if (code.parentElement.querySelector("button")) wrong.push(`a button lies over: ${text}`);
+    } else if (!code.closest(".doc") && !code.querySelector("span")
+        && /[Σ∇√ᵀ‖]|θ ←/.test(code.textContent))
+      wrong.push(`a formula that is not marked as one: ${text}`);
+  }
   return wrong;
 }"""
 """What a page shows that a reader cannot read or reach, in words."""

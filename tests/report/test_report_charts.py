@@ -98,3 +98,22 @@ def test_without_scripts_and_on_paper_there_are_pictures(url, new_person):
     printed.emulate_media(media="print")
     assert not printed.locator("figure.panel .chart").first.is_visible()
     assert printed.locator("figure.panel img").first.bounding_box()["width"] > 200
+
+
+def test_a_long_command_can_be_read_to_its_end(tmp_path, new_person):
+    """Where runs differ in their commands, these are one column of many."""
+    folders = [
+        write_run(tmp_path / name, algorithm=f'name = "{name}"') for name in ("pavg", "fedprox")
+    ]
+    for folder in folders:
+        meta = json.loads((folder / "meta.json").read_text())
+        settings = " ".join(f"--federation.setting-{n} {folder.name}" for n in range(9))
+        meta["command"] = f"fedrl run x.toml {settings}"
+        (folder / "meta.json").write_text(json.dumps(meta))
+    url = report.build(folders, tmp_path / "report.html").as_uri()
+    page = new_person(url, ["file:", "data:"], viewport={"width": 1280, "height": 900})
+    section = page.locator("section", has=page.get_by_text("How it was run"))
+    assert "--federation.setting-8 pavg" in section.inner_text()
+    assert section.locator(".scroll").evaluate_all(
+        "tables => tables.every(table => table.scrollWidth <= table.clientWidth)"
+    )

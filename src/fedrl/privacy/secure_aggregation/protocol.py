@@ -14,9 +14,10 @@ Four exchanges, all through the server:
                 mask key for those who dropped out, never both
 
 `client.Client` and `server.Server` are state machines without input or output: whoever carries the
-messages drives them. Against a server that follows the protocol and looks at everything, also
-together with fewer than t clients, only the sum is visible. A server that hands out public keys of
-its own making is held off by clients that have their keys signed (`client.SigningClient`).
+messages drives them. Against a server that follows the protocol and looks at everything, only the
+sum is visible; together with fewer than t clients, the sum less these clients' own. A server that
+hands out public keys of its own making is held off by clients that have their keys signed
+(`client.SigningClient`).
 
 Of clients that lie about shares the server finds out who (`commitments.py`): a wrong share is left
 out, and the sum is opened if t right ones of every secret are there.
