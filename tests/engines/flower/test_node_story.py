@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import threading
@@ -70,6 +71,22 @@ def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
     ]
     assert "connected to hub:9092 as north (client 0): run a run: training, round 3" in seen
     assert "waiting for work" in status.status(tmp_path)[0]
+
+
+def test_only_whom_the_superlink_answers_is_connected(tmp_path: Path, capsys: Any):
+    unheard = [math.inf]
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path, unheard.pop)
+    for seconds, first in (
+        (math.inf, "not connected (client 0): connecting"),
+        (1.0, "connected to hub:9092 as north (client 0): waiting for work"),
+        (99.0, "not connected (client 0): connecting"),
+        (1.0, "connected to hub:9092 as north (client 0): waiting for work"),
+    ):
+        unheard[:] = [seconds]
+        story.looked("")
+        assert status.status(tmp_path)[0] == first
+    said = capsys.readouterr().err.splitlines()
+    assert [line[9:] for line in said] == ["connected as north (client 0); waiting for work"] * 2
 
 
 def test_a_keys_folder_is_the_one_in_which_it_was_let_in(tmp_path: Path):
