@@ -325,7 +325,7 @@ def up(
     from fedrl.engines.flower.local_federation import SERVER, LocalFederation
 
     place = Path(folder).resolve()
-    connection.require_own(name, place / SERVER, if_in_use=True)
+    connection.require_own(name, place / SERVER)
     return LocalFederation(
         place,
         clients,

@@ -271,11 +271,13 @@ def up(argv: list[str]) -> int:
         own=own,
         data=asked.data,
     ) as federation:
-        print(f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {asked.folder}")
+        print(
+            f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {federation.folder}"
+        )
         print(f"train on it:  fedrl run RECIPE --engine flower --connection {asked.name} \\")
         print(f"                --federation.clients {asked.clients}")
         print("stop it:      Ctrl-C", flush=True)
         while federation.running():
             time.sleep(1.0)
-        print("the SuperLink ended; see link.log", file=sys.stderr)
+        print(f"the SuperLink ended; {federation.folder / 'link.log'} says why", file=sys.stderr)
     return 1

@@ -141,14 +141,18 @@ def test_the_name_of_another_folders_connection_is_not_taken(
 def test_a_federation_for_trying_out_takes_no_other_folders_connection(
     hub: Path, tmp_path: Path, capsys
 ):
-    """While that is in use; one that nobody answers at is left from another day."""
+    """While that is in use; of the name for trying out, one that nobody answers at is left from
+    another day."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         here = connection.Connection(address, str(hub / "ca.pem"), str(hub / "secret"))
-        before = connection.save("hub", here).read_text()
-        assert call(["flower", "up", "--name", "hub", "--folder", str(tmp_path / "up")]) == 2
+        connection.save("local", here)
+        assert call(["flower", "up", "--folder", str(tmp_path / "up")]) == 2
     told = capsys.readouterr().err
-    assert f"--name hub is the connection of --folder {hub}: give this one another name" in told
+    assert f"--name local is the connection of --folder {hub}: give this one another name" in told
+    fedrl.flower.up(1, tmp_path / "up")  # nobody answers there any more
+    before = connection.save("hub", here).read_text()
+    assert call(["flower", "up", "--name", "hub", "--folder", str(tmp_path / "up")]) == 2
+    assert f"--name hub is the connection of --folder {hub}: " in capsys.readouterr().err
     assert (connection.folder() / "hub.toml").read_text() == before
     assert not (tmp_path / "up").exists()
-    fedrl.flower.up(1, tmp_path / "up", name="hub")  # nobody answers there any more
