@@ -101,15 +101,17 @@ def keys(argv: list[str]) -> int:
         print(f"{parts.make_signing_key(asked.path)}: signs with `fedrl export --sign`, or in the "
               "server's folder by itself")  # fmt: skip
     else:
+        kept = ((asked.folder or asked.path.parent) / "policy.toml").exists()
         policy = parts.make_node_keys(asked.path, asked.folder, asked.ca)
+        stays = " (it was there, and stays as it is)" if kept else ""
         print(
             f"send {asked.path}.pub to the coordinator, who registers it; {asked.path} stays here\n"
             f"its digest is {parts.node_key(asked.path)}: compare that by telephone\n"
-            f"{policy} says what may run here: read it, and keep it in "
-            "the node's --folder"
+            f"{policy}{stays} says what may run here: read it, and keep it in the node's --folder"
         )
         if asked.ca:
-            print(f"the coordinator is {parts.coordinator(asked.ca)}: compare that, too")
+            see = f": see that {policy} names it" if kept else ": compare that, too"
+            print(f"the coordinator is {parts.coordinator(asked.ca)}{see}")
     return 0
 
 
