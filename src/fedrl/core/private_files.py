@@ -25,7 +25,11 @@ def write_private(path: Path, data: bytes) -> None:
 
 def require_new(path: Path) -> None:
     """`UserError` where something lies that would be written over."""
-    if path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:  # of a folder that is somebody else's
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    if there:
         raise UserError(f"{path} is there already; remove it first if it may go")
 
 
