@@ -167,8 +167,8 @@ def test_the_owner_reads_both_values_and_the_coordinator_one(tmp_path: Path, cap
     node = AskedNode(tmp_path)
     told = node.reason(text(), round=1, sent=broadcast())
     assert told == (
-        "algorithm.name: this node runs only methods that its owner names (methods): "
-        "ask its owner to add this one"
+        "algorithm.name: this node runs only methods that its owner names: "
+        "ask its owner to add this one (methods)"
     )
     both = f'{told} [recipe: pavg; policy: methods = ["fedqhd", "q-avg"]]'
     assert node.said == [f"run run: refused, round 1: {both}"]
