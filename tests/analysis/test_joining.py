@@ -113,6 +113,8 @@ def test_a_node_finds_out_for_itself(
         fedrl.joining(home, data=data, run="x")
     with pytest.raises(UserError, match="--data is needed"):
         fedrl.joining(home)
+    with pytest.raises(UserError, match=r"there is no .*/data/sums\.jsonl: --data is the folder"):
+        fedrl.joining(home, data=data.parent)
     assert not (run / "joined").exists()
 
 

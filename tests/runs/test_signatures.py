@@ -289,6 +289,7 @@ def test_a_connection_that_is_anothers_by_now_signs_nothing(
         assert call(["export", str(signed_run), "--out", str(out)]) == 0
         told = capsys.readouterr()
         assert told.err.startswith(f"not signed, because the run is of coordinator {theirs}, and ")
+        assert "; give its own, --sign HUB/signing.key of that coordinator's folder" in told.err
         assert len(told.err.splitlines()) == 1 + ("onnx" in told.err)
         assert "signed by" not in told.out
         assert not (out / signatures.FILE).exists()
@@ -296,6 +297,9 @@ def test_a_connection_that_is_anothers_by_now_signs_nothing(
         assert call(["export", str(signed_run), "--out", str(tmp_path / "told"), *sign]) == 2
         assert f"the run is of coordinator {theirs}" in capsys.readouterr().err
         assert not (tmp_path / "told").exists()
+        own = ["--sign", str(hub / "signing.key")]
+        assert call(["export", str(signed_run), "--out", str(tmp_path / f"{name}, own"), *own]) == 0
+        assert "signed by" in capsys.readouterr().out
         _forget(signed_run)  # as of a run that was stopped
         trained_at(signed_run, hub)
 
@@ -335,6 +339,26 @@ def test_a_run_does_not_go_on_with_another_coordinator_unless_told(
     train.resume(signed_run, ["--connection", "hub"])[1].close()
     trained_at(signed_run, another_hub)
     train.resume(signed_run)[1].close()
+
+
+def test_a_run_that_no_node_has_answered_knows_its_coordinator(
+    hub: Path, another_hub: Path, tmp_path: Path, monkeypatch
+):
+    pytest.importorskip("flwr")
+
+    def stopped(*_: object) -> None:
+        raise fedrl.UserError("no node came")
+
+    monkeypatch.setattr(train, "open_engine", stopped)
+    monkeypatch.setenv("FEDRL_CONNECTIONS", str(tmp_path / "connections"))
+    known = [(str(of / "ca.pem"), str(of / "secret")) for of in (hub, another_hub)]
+    connection.save("hub", connection.Connection("127.0.0.1:9", *known[0]))
+    with pytest.raises(fedrl.UserError, match="no node came"):
+        fedrl.run(RECIPE, engine="flower", connection="hub", out=str(tmp_path / "runs"))
+    (path,) = (found.parent for found in (tmp_path / "runs").rglob("meta.json"))
+    connection.save("hub", connection.Connection("127.0.0.1:9", *known[1]))
+    with pytest.raises(fedrl.UserError, match="connection hub is now of coordinator"):
+        train.resume(path)
 
 
 def test_a_last_checkpoint_is_not_signed_by_another_coordinator(

@@ -85,13 +85,16 @@ def make_node_keys(
     """A node's key pair: `file`, which stays, and `file`.pub, which goes to the server's side.
 
     A commented policy.toml is written into the node's `folder`, or beside the key, if there is
-    none; it names the coordinator of `ca`. Returns its path.
+    none; it names the coordinator of `ca`. One that is there stays as it is. Returns its path.
     """
     from fedrl.engines.flower import key_folder, keys, policy
 
     said = {"coordinators": (keys.coordinator_digest(Path(ca)),)} if ca else {}
-    keys.make_node(Path(file))
     place = Path(folder) if folder else Path(file).parent
+    if place.exists() and not place.is_dir():
+        raise UserError(f"--folder {place} is no folder")
+    key_folder.require_none(Path(file))
+    keys.make_node(Path(file))
     policy.write_template(place, **said)
     if folder:
         key_folder.remember(Path(file), place)
@@ -325,7 +328,7 @@ def up(
     from fedrl.engines.flower.local_federation import SERVER, LocalFederation
 
     place = Path(folder).resolve()
-    connection.require_own(name, place / SERVER, if_in_use=True)
+    connection.require_own(name, place / SERVER)
     return LocalFederation(
         place,
         clients,

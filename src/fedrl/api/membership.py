@@ -59,4 +59,10 @@ def _of_node(folder: Path, data: Path, run: str, own: Sequence[str]) -> Member:
         config = node_recipes.configuration(kept.recipe, own, [p.split(":")[0] for p in named])
     except Refused as error:
         raise UserError(str(error)) from error
+    source = getattr(config.world, "source", "")
+    if config.partition.strategy == "own" and not (data / source).exists():
+        raise UserError(
+            f"there is no {data / source}: --data is the folder in which {source} lies, as of the "
+            "node"
+        )
     return Member(config, kept.client, data, kept.broadcast, kept.state, len(kept.rounds))

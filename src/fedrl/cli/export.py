@@ -39,8 +39,9 @@ def export(argv: list[str]) -> int:
         "--sign",
         type=Path,
         metavar="KEY",
-        help="by this key of `fedrl flower keys signer`; a run on Flower is signed by its "
-        "coordinator's, where this machine has it",
+        help="by this key of `fedrl flower keys signer`, or HUB/signing.key of a coordinator's "
+        "folder; without it a run on Flower is signed by its coordinator's, where its connection "
+        "leads there",
     )
     asked = parser.parse_args(argv)
     from fedrl import api

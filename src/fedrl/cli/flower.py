@@ -101,15 +101,17 @@ def keys(argv: list[str]) -> int:
         print(f"{parts.make_signing_key(asked.path)}: signs with `fedrl export --sign`, or in the "
               "server's folder by itself")  # fmt: skip
     else:
+        kept = ((asked.folder or asked.path.parent) / "policy.toml").exists()
         policy = parts.make_node_keys(asked.path, asked.folder, asked.ca)
+        stays = " (it was there, and stays as it is)" if kept else ""
         print(
             f"send {asked.path}.pub to the coordinator, who registers it; {asked.path} stays here\n"
             f"its digest is {parts.node_key(asked.path)}: compare that by telephone\n"
-            f"{policy} says what may run here: read it, and keep it in "
-            "the node's --folder"
+            f"{policy}{stays} says what may run here: read it, and keep it in the node's --folder"
         )
         if asked.ca:
-            print(f"the coordinator is {parts.coordinator(asked.ca)}: compare that, too")
+            see = f": see that {policy} names it" if kept else ": compare that, too"
+            print(f"the coordinator is {parts.coordinator(asked.ca)}{see}")
     return 0
 
 
@@ -271,11 +273,13 @@ def up(argv: list[str]) -> int:
         own=own,
         data=asked.data,
     ) as federation:
-        print(f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {asked.folder}")
+        print(
+            f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {federation.folder}"
+        )
         print(f"train on it:  fedrl run RECIPE --engine flower --connection {asked.name} \\")
         print(f"                --federation.clients {asked.clients}")
         print("stop it:      Ctrl-C", flush=True)
         while federation.running():
             time.sleep(1.0)
-        print("the SuperLink ended; see link.log", file=sys.stderr)
+        print(f"the SuperLink ended; {federation.folder / 'link.log'} says why", file=sys.stderr)
     return 1

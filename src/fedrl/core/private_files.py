@@ -23,11 +23,20 @@ def write_private(path: Path, data: bytes) -> None:
     write_atomically(path, data, OWNER_ONLY)
 
 
+def require_new(path: Path) -> None:
+    """`UserError` where something lies that would be written over."""
+    try:
+        there = path.exists()
+    except OSError as error:  # of a folder that is somebody else's
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    if there:
+        raise UserError(f"{path} is there already; remove it first if it may go")
+
+
 def create_private(path: Path, data: bytes) -> None:
     """A new file that only its owner can read; an old one is never written over."""
     try:
-        if path.exists():
-            raise UserError(f"{path} is there already; remove it first if it may go")
+        require_new(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
         try:

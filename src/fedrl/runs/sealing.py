@@ -47,7 +47,8 @@ def sealing(run: Path, config: Config, key: Path | None = None) -> Seal:
         if key is not None and wrong.known:
             raise UserError(f"--sign {key}: {wrong.why}")
         if key is None and wrong.why:
-            return Sealed(unsigned=wrong.why)
+            mend = "; give its own, --sign HUB/signing.key of that coordinator's folder"
+            return Sealed(unsigned=wrong.why + mend * wrong.known)
         signing.sign_export(by, folder, run, what, round)
         return Sealed(by.fingerprint)
 

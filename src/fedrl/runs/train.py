@@ -190,6 +190,9 @@ def train(
         run.warn = warn
         run.settings = kept_settings(config)
         run.begin()
+        whose = coordinator.connected(config)
+        if whose and not run.checkpoints():  # later it is whose nodes have answered
+            run.note_meta(coordinator.KEY, whose)
         if config.packages and config.packages != (now := packages(config)):
             warn(
                 f"its code has changed: it began with {', '.join(config.packages)} and goes on "
@@ -207,7 +210,6 @@ def train(
         algorithm = build_clients(config, algorithm)
         errors = ErrorLog(run.say, shown.note)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors, whole))
-        whose = coordinator.connected(config)
         interrupt = stack.enter_context(Interrupt())
         if isinstance(engine, Prepares):
             engine.prepare(first_cohort(config.federation, config.seed, 1))

@@ -78,6 +78,21 @@ def test_a_node_that_comes_late_is_named_soon_and_then_seldom(tmp_path: Path, cl
     assert end == "all nodes that were awaited are here, after 1 min 40 s"
 
 
+@pytest.mark.parametrize(
+    "mute, said",
+    [
+        (1, "; one is connected and has not said which client's it is ("),
+        (3, "; 3 are connected and have not said which clients' they are ("),
+    ],
+)
+def test_who_is_connected_and_nobodys_yet_is_counted(mute: int, said: str, clock: Clock):
+    lines: list[str] = []
+    waiting = AwaitedNodes(lines.append, None)
+    for clock.now in (0.0, 2.0):
+        waiting.looked({0: 60.0}, {0}, (), mute)
+    assert said in lines[0]
+
+
 def test_who_is_waited_for_in_vain_is_named_once(tmp_path: Path, clock: Clock):
     net, said = Net(Toy(CLIENTS), tmp_path, CLIENTS), list[str]()
     del net.members[101], net.members[102]

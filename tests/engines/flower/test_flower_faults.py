@@ -41,6 +41,7 @@ from fedrl.core.types import Job
 from fedrl.engines.flower.connection import FOLDER
 from fedrl.engines.flower.engine import FlowerEngine
 from fedrl.engines.flower.local_federation import LocalFederation
+from fedrl.engines.flower.status import status
 from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
 from fedrl.runs.run_dir import RunDir
 
@@ -226,6 +227,32 @@ def test_a_superlink_that_is_killed_costs_nothing(
     starter.join()
     same_numbers(run, undisturbed)
     assert "waiting for it" in (run / "log.txt").read_text()
+
+
+def test_nodes_come_back_after_an_orderly_stop_of_the_superlink(
+    warm: LocalFederation, tmp_path: Path, undisturbed: Path
+):
+    """As `systemctl stop` does it, while their questions for messages wait there."""
+
+    def said(word: str) -> bool:
+        folders = [warm.folder / f"node-{client}" for client in range(CLIENTS)]
+        return all(status(folder)[0].startswith(word) for folder in folders)
+
+    assert warm.link is not None
+    wait_until(lambda: said("connected to "))
+    warm.link.terminate()
+    warm.link.wait(30)
+    wait_until(lambda: said("not connected (client "))
+    warm.start_link()
+    wait_until(lambda: said("connected to "))
+    same_numbers(on_flower(MOMENTUM, tmp_path, rounds=ROUNDS), undisturbed)
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.5)
 
 
 def test_a_superlink_that_is_killed_costs_nothing_where_jobs_take_long(

@@ -18,7 +18,7 @@ import fedrl
 from fedrl.cli import call
 from fedrl.core import private_files
 from fedrl.core.types import UserError
-from fedrl.engines.flower import connection, keys
+from fedrl.engines.flower import connection, key_folder, keys
 from fedrl.privacy.secure_aggregation import identity, public_keys
 
 
@@ -49,6 +49,59 @@ def test_a_full_disk_leaves_no_half_key(tmp_path: Path, monkeypatch: pytest.Monk
         keys.make_node(tmp_path / "north.key")
     monkeypatch.undo()
     keys.make_node(tmp_path / "north.key")
+
+
+def test_a_hub_whose_ca_key_was_put_away_gets_no_other(hub: Path):
+    (hub / "ca.key").rename(hub.parent / "ca.key")
+    with pytest.raises(UserError, match=r"ca.pem is there already; remove it first"):
+        keys.make_server(hub, ["localhost"])
+    assert not (hub / "ca.key").exists()
+
+
+@pytest.mark.parametrize("end", [".pub", ".folder"])
+def test_what_lies_beside_a_key_is_not_replaced(end: str, tmp_path: Path, capsys: Any):
+    beside = tmp_path / f"north.key{end}"
+    beside.write_text("of before")
+    words = ["flower", "keys", "node", str(tmp_path / "north.key")]
+    assert call([*words, "--folder", str(tmp_path / "north")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {beside} is there already; remove it first")
+    assert beside.read_text() == "of before"
+    assert list(tmp_path.iterdir()) == [beside]
+
+
+def test_a_folder_that_is_a_file_leaves_no_key(tmp_path: Path, capsys: Any):
+    (tmp_path / "north").touch()
+    words = ["flower", "keys", "node", str(tmp_path / "north.key")]
+    assert call([*words, "--folder", str(tmp_path / "north")]) == 2
+    assert capsys.readouterr().err == f"error: --folder {tmp_path / 'north'} is no folder\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "north"]
+
+
+def test_a_keys_last_folder_that_cannot_be_read_is_told(tmp_path: Path):
+    """Else a typing error in --folder would pass."""
+    kept = tmp_path / "north.key.folder"
+    kept.write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"north.key.folder, which .* cannot be read \(no text\): "):
+        key_folder.require(tmp_path / "north.key", tmp_path / "north")
+    kept.unlink()
+    key_folder.require(tmp_path / "north.key", tmp_path / "north")
+    kept.mkdir()
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\): mend it, or remove"):
+        key_folder.require(tmp_path / "north.key", tmp_path / "north")
+
+
+def test_a_policy_that_stays_may_name_another_coordinator(tmp_path: Path, capsys: Any):
+    keys.make_server(tmp_path / "hub", ["localhost"])
+    words = ["flower", "keys", "node", str(tmp_path / "north.key")]
+    words += ["--folder", str(tmp_path / "north"), "--ca", str(tmp_path / "hub" / "ca.pem")]
+    assert call(words) == 0
+    assert "compare that, too" in capsys.readouterr().out
+    for file in tmp_path.glob("north.key*"):
+        file.unlink()
+    assert call(words) == 0
+    told, policy = capsys.readouterr().out, tmp_path / "north" / "policy.toml"
+    assert f"{policy} (it was there, and stays as it is) says what may run here" in told
+    assert told.endswith(f": see that {policy} names it\n")
 
 
 def test_a_key_that_cannot_be_opened_is_not_called_malformed(tmp_path: Path):
@@ -142,14 +195,18 @@ def test_the_name_of_another_folders_connection_is_not_taken(
 def test_a_federation_for_trying_out_takes_no_other_folders_connection(
     hub: Path, tmp_path: Path, capsys
 ):
-    """While that is in use; one that nobody answers at is left from another day."""
+    """While that is in use; of the name for trying out, one that nobody answers at is left from
+    another day."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         here = connection.Connection(address, str(hub / "ca.pem"), str(hub / "secret"))
-        before = connection.save("hub", here).read_text()
-        assert call(["flower", "up", "--name", "hub", "--folder", str(tmp_path / "up")]) == 2
+        connection.save("local", here)
+        assert call(["flower", "up", "--folder", str(tmp_path / "up")]) == 2
     told = capsys.readouterr().err
-    assert f"--name hub is the connection of --folder {hub}: give this one another name" in told
+    assert f"--name local is the connection of --folder {hub}: give this one another name" in told
+    fedrl.flower.up(1, tmp_path / "up")  # nobody answers there any more
+    before = connection.save("hub", here).read_text()
+    assert call(["flower", "up", "--name", "hub", "--folder", str(tmp_path / "up")]) == 2
+    assert f"--name hub is the connection of --folder {hub}: " in capsys.readouterr().err
     assert (connection.folder() / "hub.toml").read_text() == before
     assert not (tmp_path / "up").exists()
-    fedrl.flower.up(1, tmp_path / "up", name="hub")  # nobody answers there any more

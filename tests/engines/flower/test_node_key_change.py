@@ -125,7 +125,8 @@ def test_who_signs_is_who_connects(tmp_path: Path):
     keys.make_node(tmp_path / "key")
     node = supernode.SuperNode("x:1", None, tmp_path / "key")
     first = supernode._own(node, Identity())
-    (tmp_path / "key").unlink()
+    for file in tmp_path.glob("key*"):
+        file.unlink()
     keys.make_node(tmp_path / "key")
     second = supernode._own(node, first)
     assert first.key is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import threading
@@ -25,6 +26,7 @@ from fedrl.engines.flower import (
     approval,
     audit_log,
     keys,
+    node_check,
     node_story,
     running_lock,
     status,
@@ -70,6 +72,29 @@ def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
     ]
     assert "connected to hub:9092 as north (client 0): run a run: training, round 3" in seen
     assert "waiting for work" in status.status(tmp_path)[0]
+
+
+def test_only_whom_the_superlink_answers_is_connected(tmp_path: Path, capsys: Any):
+    unheard = [math.inf]
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path, unheard.pop)
+    for seconds, first in (
+        (math.inf, "not connected (client 0): connecting"),
+        (1.0, "connected to hub:9092 as north (client 0): waiting for work"),
+        (99.0, "not connected (client 0): connecting"),
+        (1.0, "connected to hub:9092 as north (client 0): waiting for work"),
+    ):
+        unheard[:] = [seconds]
+        story.looked("")
+        assert status.status(tmp_path)[0] == first
+    said = capsys.readouterr().err.splitlines()
+    assert [line[9:] for line in said] == ["connected as north (client 0); waiting for work"] * 2
+
+
+def test_a_node_calls_itself_as_the_register_does(tmp_path: Path):
+    keys.make_node(tmp_path / "key", "node-0")
+    assert Joining("hub:9092", None, tmp_path / "key").name == "node-0"
+    (tmp_path / "key").rename(tmp_path / "north.key")  # on a machine without its public half
+    assert Joining("hub:9092", None, tmp_path / "north.key").name == "north"
 
 
 def test_a_keys_folder_is_the_one_in_which_it_was_let_in(tmp_path: Path):
@@ -141,7 +166,10 @@ def test_the_owner_reads_both_values_and_the_coordinator_one(tmp_path: Path, cap
     (tmp_path / "policy.toml").write_text('methods = ["fedqhd", "q-avg"]')
     node = AskedNode(tmp_path)
     told = node.reason(text(), round=1, sent=broadcast())
-    assert told == "algorithm.name: this node runs only methods that its owner names (methods)"
+    assert told == (
+        "algorithm.name: this node runs only methods that its owner names: "
+        "ask its owner to add this one (methods)"
+    )
     both = f'{told} [recipe: pavg; policy: methods = ["fedqhd", "q-avg"]]'
     assert node.said == [f"run run: refused, round 1: {both}"]
     assert any(line.endswith(both) for line in status.status(tmp_path))
@@ -339,6 +367,11 @@ def test_a_coordinator_tells_its_members(tmp_path: Path):
     assert "  did not answer (round 1, just now): away\n" in told
     assert "1 request turned away at the door, the last:" in told
     assert "just now: a key that is not registered: /v1/fleet/activate-node" in told
+    asked = f"{node_check.PATH} from 10.0.0.1"
+    log.add("unknown", asked=asked, status=401, key=digests[0])  # before it was registered
+    assert "1 request turned away at the door, the last:" in "\n".join(status.status(hub))
+    log.add("unknown", asked=asked, status=401, key="0" * 64)
+    assert "2 requests turned away at the door, the last:" in "\n".join(status.status(hub))
 
 
 def test_who_has_answered_since_is_not_told_as_missing(tmp_path: Path):

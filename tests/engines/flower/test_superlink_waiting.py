@@ -127,6 +127,18 @@ def test_without_a_message_the_question_ends_with_none():
     asyncio.run(story())
 
 
+def test_all_questions_end_with_the_superlink():
+    async def story() -> None:
+        link, waiting = Link(), WaitingNodes(LONG, LONG)
+        questions = [asyncio.create_task(waiting.ask(n, link.ask(n), never)) for n in range(3)]
+        await settle()
+        waiting.end()
+        assert await asyncio.gather(*questions) == [EMPTY] * 3
+        assert await waiting.ask(4, link.ask(4), never) == EMPTY  # one that was on its way
+
+    asyncio.run(story())
+
+
 def test_who_is_gone_takes_no_message():
     async def story() -> None:
         link, waiting, closed = Link(), WaitingNodes(LONG, LONG), asyncio.Event()

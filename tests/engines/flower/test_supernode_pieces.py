@@ -1,4 +1,5 @@
-"""A message's pieces at a SuperNode: in order, each when it is taken, by threads that end.
+"""A SuperNode's program: a message's pieces in order, each when it is taken, by threads that end;
+when the SuperLink has answered last; and its end.
 
 A thread that is left to the garbage collector is waited for wherever that runs. Within
 `Thread.start` both waited for the same lock, and a SuperNode answered nobody any more.
@@ -7,9 +8,12 @@ A thread that is left to the garbage collector is waited for wherever that runs.
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +21,8 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
 
-from fedrl.engines.flower.adapter import transfer
-from fedrl.engines.flower.adapter.supernode import Pulled
+from fedrl.engines.flower.adapter import HEARD, HOME_VARIABLE, transfer
+from fedrl.engines.flower.adapter.supernode import HEARTBEAT, PULL, HeardClient, Pulled
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -81,3 +85,45 @@ def test_few_are_under_way_at_a_time():
     assert next(given) == 0
     assert len(under_way) <= transfer.ON_THE_WAY
     assert [0, *given] == list(range(10))
+
+
+ENDED = """
+import importlib, threading
+program = importlib.import_module("flwr.supernode.cli.flower_supernode")
+stays = threading.Thread(target=threading.Event().wait)
+program.flower_supernode = stays.start
+from fedrl.engines.flower.adapter.supernode import main
+main()
+"""
+
+
+def test_its_process_ends_with_its_loop(tmp_path: Path):
+    """Flower's keeps the executor's interface, so that its node took it for one that works."""
+    assert subprocess.run([sys.executable, "-c", ENDED], timeout=60).returncode == 1
+
+
+def test_an_answer_is_noted_until_a_question_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    heard = tmp_path / HEARD
+    asked: list[str] = []
+
+    def ask(_: object, *, path: str, fails: bool = False) -> None:
+        asked.append(path)
+        if fails:
+            raise OSError
+
+    monkeypatch.setattr(HeardClient.__mro__[1], "_unary_unary", ask)
+    client = object.__new__(HeardClient)
+    client._unary_unary(path=HEARTBEAT)
+    assert not heard.exists()
+    client._unary_unary(path="/v1/fleet/activate-node")
+    assert heard.exists()
+    for path, kept in (("/v1/fleet/push-object", True), (PULL, False)):
+        with pytest.raises(OSError):
+            client._unary_unary(path=path, fails=True)
+        assert heard.exists() == kept
+    client._unary_unary(path=PULL)
+    assert heard.exists()
+    assert len(asked) == 5

@@ -114,17 +114,26 @@ class ClientNodes:
             if answer.content is not None:
                 self._introduce(link, answer.content, answer.node, asked)
             else:
-                self._skip(asked.node, f"does not say who it is: {answer.error}")
+                self._skip(link, asked.node, f"does not say who it is: {answer.error}")
         late = [n for n, asked in self._asked.items() if now >= asked.expires and not answers]
         link.forget(late)
         for number in late:
             why = f"does not say who it is: no answer within {ANSWER_SECONDS:g} s"
-            self._skip(self._asked.pop(number).node, why)
+            self._skip(link, self._asked.pop(number).node, why)
 
-    def _skip(self, node: int, why: str) -> None:
+    def _skip(self, link: SuperLinkClient, node: int, why: str) -> None:
         if node not in self._silent:
             self._silent.add(node)
-            self._leave_out(f"node {node} {why}")
+            self._leave_out(f"{self._called(link, node)} {why}")
+
+    def _called(self, link: SuperLinkClient, node: int) -> str:
+        """By its key, as the register and `fedrl flower status` have it; Flower's number of it is
+        in nobody's hands."""
+        key = None if self.registered is None else link.key_of(node)
+        if self.registered is None or key is None:
+            return f"node {node}"
+        whose = self.registered.owner(key)
+        return f"the node with key {key_digest(key)[:16]}{f' of {whose}' if whose else ''}"
 
     def _leave_out(self, why: str) -> None:
         self.warn(why)
@@ -138,18 +147,19 @@ class ClientNodes:
             if name.nonce != nonce or sender != node:
                 raise serialization.Damaged("an answer to another question")
         except serialization.Damaged as error:
-            self._leave_out(f"node {node} is left out: {error}")
+            self._leave_out(f"{self._called(link, node)} is left out: {error}")
             return
         if name.version != fedrl.__version__:
             self._leave_out(
-                f"node {node} (client {name.client}) is left out: it runs fedrl "
+                f"{self._called(link, node)} (client {name.client}) is left out: it runs fedrl "
                 f"{one_line(name.version)}, the driver {fedrl.__version__}"
             )
         elif self.registered is not None and (
             doubt := self.registered.doubt(name.client, link.key_of(node))
         ):
             self._known.discard(node)  # it may be registered later
-            self._skip(node, f"is left out: it says that it is client {name.client}, but {doubt}")
+            claim = f"it says that it is client {name.client}, but {doubt}"
+            self._skip(link, node, f"is left out: {claim}")
         elif (other := self.owners.get(name.client)) is None:
             self.owners[name.client] = node
             key = None if self.registered is None else link.key_of(node)
@@ -159,12 +169,14 @@ class ClientNodes:
                 "joined", client=name.client, name=called, key=known, version=name.version
             )
         elif not self.met:
+            twins = f"{self._called(link, other)} and {self._called(link, node)}"
             raise UserError(
-                f"two nodes, {other} and {node}, say that they are client {name.client}: give "
-                "every node its own number (fedrl flower node --client N)"
+                f"two nodes say that they are client {name.client}, {twins}: give every node its "
+                "own number (fedrl flower node --client N)"
             )
         else:  # whoever it is, it stops no run; it is asked again when the other one is gone
             self._known.discard(node)
+            twin = self._called(link, other)
             self._skip(
-                node, f"is left out: it says that it is client {name.client}, as node {other} does"
+                link, node, f"is left out: it says that it is client {name.client}, as {twin} does"
             )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FOLDER = "FEDRL_CONNECTIONS"
 KEYS = {"address", "ca", "secret", "nodes"}
+TRIAL = "local"
+"""The name that `fedrl flower up` takes if it is given none."""
 SIGNING_KEY = "signing.key"
 """In the folder of `fedrl flower keys server`."""
 
@@ -118,10 +120,10 @@ def owner(name: str) -> Path | None:
     return secret.parent if secret.is_file() else None
 
 
-def require_own(name: str, place: Path, if_in_use: bool = False) -> None:
-    """`UserError` if this name is the connection of another folder than `place`; `if_in_use`: only
-    while its SuperLink answers."""
-    if (other := owner(name)) not in (None, place) and not (if_in_use and not _in_use(name)):
+def require_own(name: str, place: Path) -> None:
+    """`UserError` if this name is the connection of another folder than `place`; that for trying
+    things out is of whoever did last, unless its SuperLink answers."""
+    if (other := owner(name)) not in (None, place) and (name != TRIAL or _in_use(name)):
         raise UserError(
             f"--name {name} is the connection of --folder {other}: give this one another name, or "
             f"remove {folder() / name}.toml"

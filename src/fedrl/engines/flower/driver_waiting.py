@@ -81,8 +81,9 @@ class AwaitedNodes:
         count = f"{len(hopeful)} of {len(until)} nodes {'has' if len(hopeful) == 1 else 'have'}"
         line = f"waiting for {self._names(hopeful)}: {count} not come yet"
         if mute:
-            said = "one is connected and has" if mute == 1 else f"{mute} are connected and have"
-            line += f"; {said} not said which client's it is"
+            one = "one is connected and has not said which client's it is"
+            several = f"{mute} are connected and have not said which clients' they are"
+            line += f"; {one if mute == 1 else several}"
         if self._reminder.due("nodes"):
             limit = max(until[client] for client in hopeful) - self._began
             spent = f"{_time(now - self._began)} of {_time(limit)}, flower.wait"

@@ -11,10 +11,16 @@ import contextlib
 from pathlib import Path
 
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
+from fedrl.core.private_files import require_new
 from fedrl.core.types import UserError
 from fedrl.engines.flower.policy import FILE
 
 END = ".folder"
+
+
+def require_none(key: Path) -> None:
+    """`UserError` if a key of this name was there before, and its folder is still known."""
+    require_new(_file(key))
 
 
 def remember(key: Path, folder: Path) -> None:
@@ -25,11 +31,19 @@ def remember(key: Path, folder: Path) -> None:
 
 
 def require(key: Path, folder: Path) -> None:
-    """`UserError` if this folder has no policy, and the one of the last time has."""
+    """`UserError` if this folder has no policy, and the one of the last time has, or nobody can
+    tell."""
+    file = _file(key)
     try:
-        last = Path(_file(key).read_text(encoding="utf-8").strip())
-    except (OSError, UnicodeDecodeError):
+        last = Path(file.read_text(encoding="utf-8").strip())
+    except FileNotFoundError:
         return
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text"
+        raise UserError(
+            f"{file}, which says with which folder this key was used, cannot be read ({why}): mend "
+            f"it, or remove it if --folder {folder} is right"
+        ) from error
     if not (folder / FILE).is_file() and (last / FILE).is_file():
         raise UserError(
             f"--folder {folder} has no {FILE}, and this key was used with {last}, which has one: "

@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedrl.core import signatures
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
-from fedrl.core.private_files import create_private
+from fedrl.core.private_files import create_private, require_new
 from fedrl.core.types import UserError
 from fedrl.engines.flower.connection import SIGNING_KEY
 from fedrl.privacy.secure_aggregation import public_keys
@@ -38,6 +38,8 @@ DAYS = 825
 def make_server(folder: Path, hosts: Sequence[str]) -> None:
     """ca.pem, ca.key, server.pem, server.key, secret and signing.key, for a server under these
     names."""
+    for made in ("ca.pem", "ca.key", "server.pem", "server.key", "secret", SIGNING_KEY):
+        require_new(folder / made)  # ca.key alone may have been put away
     authority = ec.generate_private_key(ec.SECP384R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedrl federation")])
     usage = _usage(sign_certificates=True)
@@ -125,13 +127,15 @@ def _server_certificate(
 def make_node(path: Path, name: str = "") -> None:
     """`path` with the private key and `path`.pub, to be given to the server's side; the name of its
     file is that of its owner, if nothing else is said."""
+    public_file = path.with_name(path.name + ".pub")
+    require_new(public_file)
     key = ec.generate_private_key(ec.SECP384R1())
     encoding, shape = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
     create_private(path, key.private_bytes(encoding, shape, serialization.NoEncryption()))
     called = name or "-".join(path.name.removesuffix(".key").split())
     named = called if public_keys.NAME.fullmatch(called) else ""
     public = public_keys.line(key.public_key(), named)
-    path.with_name(path.name + ".pub").write_bytes(public)
+    public_file.write_bytes(public)
 
 
 def key_digest(key: ec.EllipticCurvePublicKey) -> str:

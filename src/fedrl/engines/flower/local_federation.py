@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import child_processes, connection, keys, policy
+from fedrl.engines.flower import (
+    child_processes,
+    connection,
+    keys,
+    policy,
+    running_lock,
+    superlink_listener,
+)
 from fedrl.engines.flower.adapter import HOME
+from fedrl.engines.flower.owner_log import say
 from fedrl.partition import OwnFolders
 
 SERVER = "server"
@@ -64,6 +72,7 @@ class LocalFederation:
 
     def __enter__(self) -> LocalFederation:
         server = self.folder / SERVER
+        self._require_free(server)
         if not (server / "secret").is_file():
             keys.make_server(server, ["localhost", "127.0.0.1"])
         for client in range(self.clients):
@@ -73,14 +82,11 @@ class LocalFederation:
             policy.write_template(key.parent)
             public = key.with_name("key.pub").read_bytes()
             (server / "nodes" / f"client-{client}.pub").write_bytes(public)
-        ca = "" if self.insecure else str(server / "ca.pem")
-        secret, nodes = str(server / "secret"), str(server / "nodes")
-        here = connection.Connection(self.address, ca, secret, nodes)
-        connection.save(self.name, here)
         self._stack = child_processes.ended_by_signals()
         self._stack.__enter__()
         try:
             self.start_link()
+            connection.save(self.name, self._connection(server))
             for client in range(self.clients):
                 self.start_node(client)
         except BaseException:
@@ -91,6 +97,19 @@ class LocalFederation:
     def __exit__(self, *_: object) -> None:
         child_processes.stop([*self.nodes.values(), *([self.link] if self.link else [])])
         self._stack.__exit__(None, None, None)
+
+    def _require_free(self, server: Path) -> None:
+        """`UserError` before anything is changed: a federation that runs would notice."""
+        if (server / "secret").is_file():
+            taken = f"--folder {self.folder}: a federation runs in it; stop it, or name another"
+            with running_lock.alone(server, taken, running_lock.PATIENCE_SECONDS, say):
+                pass
+        superlink_listener.require_free("127.0.0.1", self.port)
+
+    def _connection(self, server: Path) -> connection.Connection:
+        ca = "" if self.insecure else str(server / "ca.pem")
+        secret, nodes = str(server / "secret"), str(server / "nodes")
+        return connection.Connection(self.address, ca, secret, nodes)
 
     def start_link(self) -> None:
         words = [*self.link_program, "--folder", str(self.folder / SERVER)]

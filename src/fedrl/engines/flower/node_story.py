@@ -35,6 +35,9 @@ NOW = "now.json"
 RETRY_SECONDS, LATER_SECONDS = 2.0, 30.0
 BEAT_SECONDS = 10.0
 IDLE = "waiting for work"
+CONNECTING = "connecting"
+HEARD_SECONDS = 60.0
+"""A SuperNode asks for messages every 23 s, and every question is answered."""
 TURNED_AWAY_SECONDS = 15.0
 """A SuperNode that was not turned away for so long, several tries, is in."""
 STILL_COUNTED = (
@@ -58,9 +61,16 @@ class Now(NamedTuple):
 class Story:
     """Of one node. Only what changes is said."""
 
-    def __init__(self, node: Joining, client: int, folder: Path) -> None:
-        self.node, self.client, self.folder = node, client, folder
-        self.connected, self.doing, self.trouble = False, "connecting", ""
+    def __init__(
+        self,
+        node: Joining,
+        client: int,
+        folder: Path,
+        unheard: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`unheard` are the seconds since the SuperLink has answered its SuperNode."""
+        self.node, self.client, self.folder, self.unheard = node, client, folder, unheard
+        self.connected, self.doing, self.trouble = False, CONNECTING, ""
         self._working = False
         self._writing, self._ended = threading.Lock(), False
         self._turned_away = -math.inf
@@ -105,9 +115,10 @@ class Story:
             if self.node.key is not None:  # a key that is kept out may be another node's
                 key_folder.remember(self.node.key, self.folder)
             say(f"connected as {self.node.name} (client {self.client}); {IDLE}")
-        elif not connected and why != self.trouble:
-            self.connected, self.trouble, self.doing = False, why, why
-            say(why)
+        elif not connected and (self.connected or why != self.trouble):
+            self.connected, self.trouble, self.doing = False, why, why or CONNECTING
+            if why:
+                say(why)
         self.write()
 
     def turned_away(self) -> None:
@@ -121,10 +132,16 @@ class Story:
         """Whether what keeps it out ends only when somebody does something."""
         return bool(self.trouble) and self.trouble != STILL_COUNTED
 
+    @property
+    def heard(self) -> bool:
+        """Whether the SuperLink has answered its SuperNode lately; one asks nothing during work."""
+        return self._working or self.unheard() < HEARD_SECONDS
+
     def looked(self, bad: str) -> None:
         """A look at the connection, from the address to the key; empty if all is good."""
         lately = time.monotonic() - self._turned_away < TURNED_AWAY_SECONDS
-        self.found(not bad and not lately, bad or (STILL_COUNTED if lately else ""))
+        good = not bad and not lately and self.heard
+        self.found(good, bad or (STILL_COUNTED if lately else ""))
 
     def aside(self, line: str) -> None:
         """What its SuperNode does: of interest only where nothing else explains it."""
@@ -170,18 +187,24 @@ def telling(story: Story, begin: Callable[[], None] = lambda: None) -> Iterator[
 
 def _follow(story: Story, over: threading.Event) -> None:
     """All steps until it is connected, ever more seldom: a refusal is a line in the coordinator's
-    log. Then only whether somebody listens, which costs nobody."""
+    log. Then only whether somebody listens, which costs nobody, or at once if its SuperNode has
+    lost the SuperLink."""
     pause = RETRY_SECONDS
     while not over.is_set():
-        findings = _until_listening(story.node) if story.connected else list(reach(story.node))
+        heard = story.heard
+        listening = story.connected and heard
+        findings = _until_listening(story.node) if listening else list(reach(story.node))
         if over.is_set():  # the look took long, and a node that has ended says nothing
             return
         bad = next((one.what for one in findings if not one.good), "")
         story.looked(bad)
         pause = RETRY_SECONDS if story.connected else min(2 * pause, LATER_SECONDS)
         end = time.monotonic() + (LATER_SECONDS if story.connected else pause)
-        while (rest := end - time.monotonic()) > 0 and not over.wait(min(rest, BEAT_SECONDS)):
+        beat = BEAT_SECONDS if story.connected else RETRY_SECONDS
+        while (rest := end - time.monotonic()) > 0 and not over.wait(min(rest, beat)):
             story.write()
+            if story.heard != heard:
+                break
 
 
 def _until_listening(node: Joining) -> list[Finding]:

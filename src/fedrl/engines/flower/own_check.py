@@ -20,6 +20,7 @@ from fedrl.config.parts import TABLES
 from fedrl.core.registry import only_packages
 from fedrl.core.types import UserError
 from fedrl.engines.flower import key_folder, keys, policy
+from fedrl.privacy.secure_aggregation import public_keys
 
 LEAST_DISK = 2**30
 MODEL = "model"
@@ -51,8 +52,14 @@ class Joining:
 
     @property
     def name(self) -> str:
-        """By its key's file: north.key is north."""
-        return self.key.name.removesuffix(".key") if self.key else "a node without a key"
+        """As its key's public half has it, where that lies beside it; else north.key is north."""
+        if self.key is None:
+            return "a node without a key"
+        with contextlib.suppress(OSError, public_keys.Malformed):
+            for named in public_keys.read(self.key.with_name(self.key.name + ".pub"))[-1:]:
+                if named.name:
+                    return named.name
+        return self.key.name.removesuffix(".key")
 
 
 def own(node: Joining) -> Iterator[Finding]:

@@ -153,7 +153,8 @@ def _names(config: Config, policy: Policy, node: Node) -> Iterator[Refusal]:
     ):
         if ANY not in allowed and name not in allowed and key not in node.own:
             which = "methods" if key == "algorithm.name" else "worlds"
-            line = f"{key}: this node runs only {which} that its owner names ({which})"
+            line = f"{key}: this node runs only {which} that its owner names: ask its "
+            line += f"owner to add this one ({which})"
             yield Refusal(line, _both(name, policy, which))
 
 

@@ -60,6 +60,12 @@ class Registered:
         whose = f"that of {_label(numbers[0], known)}" if numbers else "no client's"
         return f"its key is {whose}, by {self.folder}/client-*.pub"
 
+    def owner(self, key: ec.EllipticCurvePublicKey) -> str:
+        """The client whose key it is, with its name; empty if it is no client's."""
+        known = self.clients()
+        numbers = [n for n, named in known.items() if any(one.key == key for one in named)]
+        return _label(numbers[0], known) if numbers else ""
+
     def name(self, client: int) -> str:
         """Of its newest key; empty if it has none that is its own alone."""
         known = self.clients()

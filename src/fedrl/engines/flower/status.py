@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fedrl.core.types import Json, UserError
-from fedrl.engines.flower import approval, audit_log, keys, policy, running_lock
+from fedrl.engines.flower import approval, audit_log, keys, node_check, policy, running_lock
 from fedrl.engines.flower.audit_story import spent, with_own
 from fedrl.engines.flower.node_audit import GAVE
 from fedrl.engines.flower.node_story import BEAT_SECONDS, NOW, Now
@@ -124,9 +124,16 @@ def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
             f"{last.get('round')}, {len(last.get('answered', []))} answered, "
             f"{len(last.get('failed', {}))} did not"
         )
-    return lines + _refusals(
-        entries, ("unknown", "left out"), "request", " turned away at the door"
-    )
+    known = {digest for _, _, digests in members for digest in digests}
+    entries = [entry for entry in entries if not _was_a_check(entry, known)]
+    where = " turned away at the door"
+    return lines + _refusals(entries, ("unknown", "left out"), "request", where)
+
+
+def _was_a_check(entry: Json, known: Collection[str]) -> bool:
+    """`fedrl flower check` of a node that was registered afterwards."""
+    asked = str(entry.get("asked"))
+    return asked.startswith(f"{node_check.PATH} ") and entry.get("key") in known
 
 
 def _link(folder: Path, last: Json) -> str:

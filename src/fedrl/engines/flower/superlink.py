@@ -124,4 +124,10 @@ def _serve(
     listening()
     members = sum(1 for _ in (folder / "nodes").glob("*.pub"))
     say(f"the SuperLink listens at {host}:{port}; {members} keys of members in {folder / 'nodes'}")
-    uvicorn.Server(settings).run(list(listeners))
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            guard.waiting.end()
+            await super().shutdown(sockets)
+
+    Server(settings).run(list(listeners))

@@ -123,6 +123,12 @@ def listen(host: str, port: int, doorkeeper: Doorkeeper) -> Sequence[Listener]:
     return listeners
 
 
+def require_free(host: str, port: int) -> None:
+    """`UserError` if a SuperLink could not listen there."""
+    for listener in listen(host, port, Doorkeeper()):
+        listener.close()
+
+
 def limit_warnings(logger: logging.Logger) -> None:
     """uvicorn has a line for every request that is none: whoever sends many would fill a disk."""
     seldom = Seldom()

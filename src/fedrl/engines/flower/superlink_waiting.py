@@ -19,6 +19,9 @@ answers are there when it looks; others are found half a second late at most, as
 A connection that has died without a word would swallow a message that is answered into it, and
 Flower gives each one once. So a node that asks for the next one and has not asked for anything of
 the last gets the same again.
+
+When the SuperLink is stopped all questions are answered with no message: cut off by its end, one
+would get an error, after which a SuperNode asks no more.
 """
 
 from __future__ import annotations
@@ -65,6 +68,7 @@ class WaitingNodes:
         self._news: dict[int, asyncio.Event] = {}
         self._given: dict[int, tuple[Reply, int]] = {}  # not heard of yet, and how often again
         self._coming = Announced((), 0)
+        self._over = False
 
     async def ask(
         self,
@@ -88,7 +92,7 @@ class WaitingNodes:
                 if reply.status == 200 and reply.body:
                     self._given[node] = reply, GIVEN_AGAIN
                 left = until - asyncio.get_running_loop().time()
-                if reply.status != 200 or reply.body or left <= 0:
+                if reply.status != 200 or reply.body or left <= 0 or self._over:
                     return reply
                 if not await _first(news.wait(), gone(), left):
                     return None
@@ -127,6 +131,11 @@ class WaitingNodes:
         self._coming = Announced(nodes, missing - 1)
         if missing == 1:
             self._tell(nodes)
+
+    def end(self) -> None:
+        """Nobody waits any more: the SuperLink is being stopped."""
+        self._over = True
+        self._tell(list(self._news))
 
     def _tell(self, nodes: Collection[int]) -> None:
         for node in nodes:

@@ -9,6 +9,7 @@ way.
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import subprocess
 import time
@@ -56,7 +57,7 @@ def serve(node: SuperNode, client: NodeClient) -> None:
     except OSError as error:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
     joining = Joining(node.superlink, node.ca, node.key, client=client.number)
-    story = Story(joining, client.number, client.folder)
+    story = Story(joining, client.number, client.folder, partial(_unheard, client.folder))
     client.begins, begin = story.begins, partial(_begin, client)
     with child_processes.ended_by_signals(), contextlib.closing(client), telling(story, begin):
         pause = PAUSE_SECONDS
@@ -72,6 +73,14 @@ def _wait(pause: float, story: Story) -> None:
     end, troubled = time.monotonic() + pause, bool(story.trouble)
     while (rest := end - time.monotonic()) > 0 and bool(story.trouble) == troubled:
         time.sleep(min(rest, PAUSE_SECONDS))
+
+
+def _unheard(folder: Path) -> float:
+    """Seconds since the SuperLink has answered the SuperNode."""
+    try:
+        return time.time() - (folder / adapter.HOME / adapter.HEARD).stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
 
 
 def _begin(client: NodeClient) -> None:
@@ -106,6 +115,7 @@ def _serve_once(node: SuperNode, client: NodeClient, story: Story | None = None)
         say(f"{node.key} cannot be read; the SuperNode is started when it can")
         return
     port, secret = child_processes.free_port(), secrets.token_bytes(32)
+    (client.folder / adapter.HOME / adapter.HEARD).unlink(missing_ok=True)
     path = client.folder / "secret"
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)

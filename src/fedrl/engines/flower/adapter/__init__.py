@@ -33,6 +33,9 @@ HOME = "flwr"
 HOME_VARIABLE = "FLWR_HOME"
 SUPERNODE = "from fedrl.engines.flower.adapter.supernode import main; main()"
 """The program of a SuperNode."""
+HEARD = "heard"
+"""A file in `HOME`, touched when the SuperLink has answered a SuperNode, and gone after a question
+for messages that it did not."""
 TURNED_AWAY = b"Failed to activate SuperNode"
 """What a SuperNode's log ends with if the SuperLink does not take it."""
 SUPERNODE_POLL_SECONDS = 3.0

@@ -4,28 +4,37 @@ Flower's SuperNode fetches a whole message before it lets its executor have any 
 of an answer while it sends it. Here each object is stored as it comes, where the executor takes it
 (`object_store.py`), and few are on their way at a time. Who asks for an object that the SuperLink
 does not have yet asks again soon, and not after a second, then two, then four.
+
+Flower's loop ends with an error that it only logs, as of a SuperLink that fails while it is being
+stopped, and leaves its process behind, which then does nothing for ever. This one ends, and its
+node starts another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flwr.supercore.constant import PULL_MAX_TIME
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUnavailableError
 from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supernode import fleet_http_connection
 from flwr.supernode import start_client_internal as loop
+from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from fedrl.core import memory_arenas
-from fedrl.engines.flower.adapter import HOME_VARIABLE, transfer
+from fedrl.engines.flower.adapter import HEARD, HOME_VARIABLE, transfer
 from fedrl.engines.flower.adapter.object_store import SpooledObjectStore
 
 HELD = 2**26
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+PULL, HEARTBEAT = "/v1/fleet/pull-messages", "/v1/fleet/send-node-heartbeat"
 
 
 class Pulled:
@@ -67,14 +76,34 @@ class SpooledFactory(ObjectStoreFactory):
         self.store_instance = SpooledObjectStore(Path(os.environ[HOME_VARIABLE]) / "spool", HELD)
 
 
+class HeardClient(FleetHttpClient):
+    """Lets its node know when the SuperLink has answered last. Heartbeats do not count: they go on
+    where nobody asks for messages any more."""
+
+    def _unary_unary(self, *, path: str, **words: Any) -> Any:
+        heard = Path(os.environ[HOME_VARIABLE]) / HEARD
+        try:
+            answer = super()._unary_unary(path=path, **words)
+        except Exception:
+            if path == PULL:
+                heard.unlink(missing_ok=True)
+            raise
+        if path != HEARTBEAT:
+            with contextlib.suppress(OSError):  # a full disk stops the node elsewhere
+                heard.touch()
+        return answer
+
+
 def main() -> None:
     memory_arenas.limit()
     # By its name: its package has a function of the same.
     program = importlib.import_module("flwr.supernode.cli.flower_supernode")
     loop.pull_objects = Pulled  # type: ignore[assignment]
     loop.push_object_contents_from_iterable = _push  # type: ignore[assignment]
+    fleet_http_connection.FleetHttpClient = HeardClient  # type: ignore[misc]
     program.ObjectStoreFactory = SpooledFactory  # type: ignore[attr-defined]
     program.flower_supernode()
+    os._exit(1)  # the thread of its executor's interface would keep it
 
 
 def _push(
