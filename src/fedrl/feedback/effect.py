@@ -95,7 +95,10 @@ def write(folder: Folder, effect: Effect, heard: Given) -> None:
     for side in (*SIDES, "first"):
         rows[side] = [one._asdict() for one in rows[side]]
     rows["people"] = {who: one._asdict() for who, one in people.items()}
-    folder.write_effect(json.dumps(rows).encode(), heard)
+    rows["remains"] = _remains(before)
+    news = {who: one.mark for who, one in people.items()}
+    learned = news != {who: one.mark for who, one in known.items()}
+    folder.write_effect(json.dumps(rows).encode(), heard, learned)
 
 
 def _heard(said: Mapping[str, float], round: int, before: Heard | None) -> Heard:
@@ -114,6 +117,15 @@ def taken_away(folder: Folder) -> bool:
     """Whether there was something to show until an answer was deleted."""
     rows = _rows(folder)
     return rows is not None and bool(rows.get("deleted"))
+
+
+def remains(folder: Folder) -> bool:
+    """Whether something of deleted answers was learned from and sent on: that stays."""
+    return _remains(_rows(folder) or {})
+
+
+def _remains(rows: dict[str, Any]) -> bool:
+    return bool(rows.get("deleted") or rows.get("remains"))
 
 
 def _rows(folder: Folder) -> dict[str, Any] | None:

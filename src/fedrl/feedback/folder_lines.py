@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import get_args
 
 from fedrl.feedback.answer_log import Line
-from fedrl.feedback.queries import Query
+from fedrl.feedback.queries import Query, Stale
 
 ITEMS = {"rate": 1, "compare": 2}
 """How many items a query is about."""
@@ -19,7 +20,11 @@ def query(line: bytes) -> Query:
     if {len(keys), len(items), len(scores)} != {ITEMS[fields["kind"]]}:
         raise ValueError
     prompt = str(fields.get("prompt", ""))
-    guessed, stale = bool(fields.get("guessed", True)), bool(fields.get("stale", False))
+    guessed, stale = bool(fields.get("guessed", True)), fields.get("stale") or ""
+    if stale is True:  # of an older fedrl
+        stale = "deleted"
+    if stale not in get_args(Stale):
+        raise ValueError
     return Query(str(fields["id"]), fields["kind"], keys, items, scores, prompt, guessed, stale)
 
 

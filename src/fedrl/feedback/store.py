@@ -32,7 +32,7 @@ from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.types import UserError
 from fedrl.feedback import entries as rules
-from fedrl.feedback import folder_lines
+from fedrl.feedback import folder_lines, stale_guesses
 from fedrl.feedback.answer_log import AnswerLog, Entry, FolderView, Line, Progress, about
 from fedrl.feedback.effect_rest import after_deletion
 from fedrl.feedback.entries import Conflict
@@ -100,9 +100,13 @@ class Folder:
         """
         with self._locked():
             view = self._view()
-            asked = {query.id: view.queries.get(query.id, query) for query in queries}
-            after = FolderView(asked | view.queries, view.log)
             answered = {name for log in self._logs() for name in log.closed}
+            known = {
+                name: query for name, query in view.queries.items()
+                if query.stale != "replaced" or name in answered
+            }  # fmt: skip
+            asked = {query.id: known.get(query.id, query) for query in queries}
+            after = FolderView(asked | view.queries | asked, view.log)
             waiting = [query.id for query in after.pending if query.id not in answered]
             dropped = set(waiting[self.most :])
             kept = [query for name, query in after.queries.items() if name not in dropped]
@@ -134,28 +138,37 @@ class Folder:
         return {name for log in logs for name in log.closed | log.forgotten} - given
 
     def drop_stale(self) -> set[str]:
-        """Drop guesses from before a deletion that nobody has dealt with; the queries that stay.
+        """Drop guesses that nobody has dealt with and that are none of today's; the queries that
+        stay.
 
         One that somebody has deleted stays: it is what is not to be asked again.
         """
         with self._locked():
-            queries = self._parsed(QUESTIONS, folder_lines.query)
-            dealt = {name for log in self._logs() for name in log.closed | log.forgotten}
-            kept = [one for one in queries if not one.stale or one.id in dealt]
-            if kept != queries:
-                self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in kept))
-            return {one.id for one in kept}
+            dealt = self._dealt()
+            kept = self._replace_queries(
+                lambda queries: stale_guesses.in_next_round(queries, dealt, self.most)
+            )
+            return {one.id for one in kept if one.id in dealt or not one.stale}
+
+    def answered_late(self) -> list[Query]:
+        """Guesses that were made anew while somebody looked at them, and have an answer."""
+        return [query for query, _ in self.heard() if query.stale == "replaced"]
 
     def given(self) -> Given:
         """What each has answered, by query; a person without a name is ""."""
         with self._locked():
             return self._given()
 
-    def write_effect(self, data: bytes, heard: Given) -> bool:
-        """What the answers changed, unless somebody has taken one of them back meanwhile."""
+    def write_effect(self, data: bytes, heard: Given, learned: bool) -> bool:
+        """What the answers changed, unless somebody has taken one of them back meanwhile.
+
+        Where the model has `learned` something new, guesses that wait are from before that.
+        """
         with self._locked():
             given = self._given()
             stands = all(said.keys() <= given.get(who, {}).keys() for who, said in heard.items())
+            if stands and learned:
+                self._replace_queries(stale_guesses.after_learning)
             if stands:
                 self.replace(EFFECT, data)
             return stands
@@ -173,6 +186,17 @@ class Folder:
         """Of everybody who answers here."""
         names = ["", *self.people]
         return [self._log(f"{PEOPLE}/{name}/{ANSWERS}" if name else ANSWERS) for name in names]
+
+    def _dealt(self) -> set[str]:
+        """Queries that somebody has closed or deleted."""
+        return {name for log in self._logs() for name in log.closed | log.forgotten}
+
+    def _replace_queries(self, changed: Callable[[list[Query]], list[Query]]) -> list[Query]:
+        queries = self._parsed(QUESTIONS, folder_lines.query)
+        kept = changed(queries)
+        if kept != queries:
+            self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in kept))
+        return kept
 
     # The person's side ---------------------------------------------------------------------------
 
@@ -268,10 +292,8 @@ class Folder:
 
     def _strip_learned(self) -> None:
         """What the answers changed follows from them, as do guesses that wait: these say so."""
-        queries = self._parsed(QUESTIONS, folder_lines.query)
-        marked = [one._replace(stale=one.guessed and one.kind == "rate") for one in queries]
-        if marked != queries:
-            self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in marked))
+        dealt = self._dealt()
+        self._replace_queries(lambda queries: stale_guesses.after_deletion(queries, dealt))
         path = self.path / EFFECT
         rest = after_deletion(path.read_bytes()) if path.exists() else b""
         if rest:
