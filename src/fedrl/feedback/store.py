@@ -22,11 +22,10 @@ In a deployment this folder lives on the client's own machine. Nothing in it is 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
@@ -43,7 +42,6 @@ MOST = 200
 QUESTIONS, ANSWERS, EFFECT, LOCK = "questions.jsonl", "answers.jsonl", "effect.json", ".lock"
 PEOPLE = "people"
 PERSON = re.compile(r"\w[\w .-]{0,39}")
-Parsed = TypeVar("Parsed")
 Given = Mapping[str, Mapping[str, float]]
 """Answers by person and query."""
 
@@ -325,7 +323,7 @@ class Folder:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone with the files. The lock is opened each time: it holds between threads too."""
-        with self._trouble(), _opened(self.path / LOCK) as lock:
+        with self._trouble(), folder_lines.opened(self.path / LOCK) as lock:
             file_locks.lock(lock)
             yield
 
@@ -346,47 +344,17 @@ class Folder:
             log.apply(line)
         return log
 
-    def _parsed(self, name: str, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
-        """Whole lines; what follows the last line's end was never finished."""
-        try:
-            data = (self.path / name).read_bytes()
-        except FileNotFoundError:
-            return []
-        parsed = []
-        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-            try:
-                parsed.append(parse(line))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise UserError(
-                    f"{self.path / name}, line {number} is damaged; remove this line to go on"
-                ) from None
-        return parsed
+    def _parsed(
+        self, name: str, parse: Callable[[bytes], folder_lines.Parsed]
+    ) -> list[folder_lines.Parsed]:
+        return folder_lines.whole_lines(self.path / name, parse)
 
     def _append(self, lines: Sequence[Line]) -> None:
-        if not lines:
-            return
-        with _opened(self.path / self.answers_file) as file:
-            end = os.lseek(file, 0, os.SEEK_END)
-            whole = os.pread(file, end, 0).rfind(b"\n") + 1
-            os.ftruncate(file, whole)
-            data = folder_lines.json_lines(lines)
-            while data:
-                written = os.pwrite(file, data, whole)
-                data, whole = data[written:], whole + written
-            os.fsync(file)
+        if lines:
+            folder_lines.append(self.path / self.answers_file, folder_lines.json_lines(lines))
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file of this folder: all of it or nothing, also if the power goes; otherwise
         answers might outlive the queries that they belong to."""
         with self._trouble():
             write_atomically(self.path / name, data, OWNER_ONLY)
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """A file of this client's, for nobody else; made if it is missing."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        yield file
-    finally:
-        os.close(file)
