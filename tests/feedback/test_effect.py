@@ -189,7 +189,9 @@ def anew(folder):
     folder.answer("a", 1)
     learned(folder, 1)
     folder.drop_stale()
-    folder.ask([rate("b2", score=3.1)._replace(keys=("key-b",)), rate("c2")._replace(keys=("key-c",))])
+    folder.ask(
+        [rate("b2", score=3.1)._replace(keys=("key-b",)), rate("c2")._replace(keys=("key-c",))]
+    )
 
 
 def test_an_answer_to_a_guess_that_was_made_anew_is_heard_and_the_film_asked_no_more(folder):
@@ -214,7 +216,7 @@ def test_after_a_deletion_nothing_is_left_of_guesses_that_were_made_anew(folder)
 def test_a_guess_that_is_made_anew_with_the_same_score_is_todays(folder):
     anew(folder)
     folder.ask([rate("b")])
-    assert [one.id for one in folder.pending()][0] == "b"
+    assert folder.pending()[0].id == "b"
     assert folder.pending()[0].stale == ""
 
 

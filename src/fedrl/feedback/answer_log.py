@@ -198,6 +198,12 @@ class FolderView:
         order = dict.fromkeys([*self.log.undone, *new, *last])
         return [self.queries[name] for name in order if name in waiting]
 
+    def replaced(self, name: str) -> Query | None:
+        """This query, if it was made anew and can be answered all the same."""
+        query = self.queries.get(name)
+        dealt = name in self.log.closed | self.log.forgotten
+        return query if query and query.stale == "replaced" and not dealt else None
+
     @property
     def progress(self) -> Progress:
         entries, seated = self.log.entries, self.log.seated

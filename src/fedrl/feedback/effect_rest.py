@@ -15,6 +15,7 @@ def after_deletion(data: bytes) -> bytes:
         rows = json.loads(data)
         taken = bool(rows.get("deleted") or rows.get("remains") or rows.get("answers"))
         rest = {"kind": rows["kind"], "first": rows.get("first", []), "deleted": taken}
+        rest["stars"] = rows.get("stars", [])
     except (ValueError, KeyError, AttributeError):
         return b""
     return json.dumps(rest).encode()

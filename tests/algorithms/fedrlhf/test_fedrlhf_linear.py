@@ -222,6 +222,31 @@ def test_guesses_are_made_anew_once_something_new_was_learned_and_a_late_answer_
     assert {query.id for query, _ in folder.heard()} == {shown[0].id, late.id}
 
 
+def test_what_fell_most_is_told_with_its_stars_before_anybody_answered(tmp_path):
+    found = world(ratings=100, movies=400)
+    algorithm = linear(found, feedback="live", feedback_folder=str(tmp_path), rating_queries=30)
+    folder = Folder(client_folder(tmp_path, 0))
+    spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None]
+    kept: Tensors | None = None
+    for number, turned in enumerate((1, -1)):
+        state = algorithm.init(0)
+        moved = algorithm.broadcast(state | {"movie": state["movie"] + turned * spread}, 1)
+        kept = algorithm.local(Job(0, moved, kept, 1, number)).state
+        if not number:
+            first = effect.read(folder)
+            folder.answer(folder.pending()[0].id, 1)
+    told = effect.read(folder)
+    assert told.first == first.with_answers
+    assert (len(first.fell), len(told.fell)) == (0, 5)
+    falls = [round(one.first - one.score, 2) for one in told.fell]
+    assert falls == sorted(falls, reverse=True)
+    assert min(falls) > 0
+    assert max(effect.beginning(folder)) == first.with_answers[0].score
+    assert {one.item for one in first.with_answers} & {one.item for one in told.fell}
+    folder.forget_all()
+    assert len(effect.beginning(folder)) == told.films  # it holds nothing of an answer
+
+
 @pytest.mark.parametrize(
     "filed, shown",
     {
