@@ -164,7 +164,73 @@ def test_guesses_that_wait_say_that_an_answer_was_deleted_since(folder, way):
         folder.forget_all()
     folder.ask([rate("c"), rate("e")])  # a round asks again what waits, and something new
     assert {one.id: one.stale for one in folder.pending()} == {
-        "b": False, "c": True, "d": False, "e": False,
+        "b": "", "c": "deleted", "d": "", "e": "",
     }  # fmt: skip
     assert folder.drop_stale() == {"a", "b", "d", "e"}
     assert [one.id for one in folder.pending()] == ["e", "b", "d"]
+
+
+def test_guesses_that_wait_say_that_the_model_has_learned_since(folder):
+    folder.ask([rate("a"), rate("b"), rate("c")._replace(guessed=False)])
+    folder.answer("a", 1)
+    learned(folder, 1)
+    assert {one.id: one.stale for one in folder.pending()} == {"b": "learned", "c": ""}
+    assert folder.drop_stale() == {"a", "c"}
+    anew = rate("b2", score=3.1)._replace(keys=("key-b",))
+    folder.ask([anew])
+    assert folder.pending()[0] == anew
+    learned(folder, 2)
+    assert folder.pending()[0] == anew  # nothing new was learned
+
+
+def anew(folder):
+    """The guess b was made anew as b2 while it was looked at."""
+    folder.ask([rate(name) for name in "abc"])
+    folder.answer("a", 1)
+    learned(folder, 1)
+    folder.drop_stale()
+    folder.ask(
+        [rate("b2", score=3.1)._replace(keys=("key-b",)), rate("c2")._replace(keys=("key-c",))]
+    )
+
+
+def test_an_answer_to_a_guess_that_was_made_anew_is_heard_and_the_film_asked_no_more(folder):
+    anew(folder)
+    assert [one.id for one in folder.pending()] == ["b2", "c2"]
+    assert folder.answer("b", -1)
+    assert [one.id for one in folder.pending()] == ["c2"]
+    assert [one.id for one in folder.answered_late()] == ["b"]
+    folder.undo()
+    assert [one.id for one in folder.pending()] == ["b", "c2"]
+    folder.skip("b")
+    assert [one.id for one in folder.pending()] == ["c2", "b2"]  # later
+
+
+def test_after_a_deletion_nothing_is_left_of_guesses_that_were_made_anew(folder):
+    anew(folder)
+    folder.forget("a")
+    assert set(folder.view().queries) == {"a", "b2", "c2"}
+    assert [one.stale for one in folder.pending()] == ["deleted", "deleted"]
+
+
+def test_a_guess_that_is_made_anew_with_the_same_score_is_todays(folder):
+    anew(folder)
+    folder.ask([rate("b")])
+    assert folder.pending()[0].id == "b"
+    assert folder.pending()[0].stale == ""
+
+
+def test_what_was_learned_and_deleted_remains_until_the_file_goes(folder):
+    folder.ask([rate("a"), rate("b")])
+    folder.answer("a", 1)
+    assert not effect.remains(folder)
+    learned(folder, 1)
+    folder.forget_all()
+    assert effect.remains(folder)
+    learned(folder, 2)
+    assert effect.remains(folder)
+    assert not effect.taken_away(folder)
+    folder.answer("b", 1)
+    learned(folder, 3)
+    folder.forget_all()
+    assert effect.remains(folder)

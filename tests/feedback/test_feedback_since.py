@@ -153,7 +153,9 @@ def test_what_others_made_of_the_model_is_not_called_ones_own_beginning(visit, f
         first = page.get_by_role("region", name="Before you ever answered")
         expect(first).to_contain_text(said)
         expect(page.get_by_text(said)).to_have_count(1)
-        expect(page.locator("#where")).to_contain_text("others can see how you judged films")
+        expect(page.locator("#where")).to_contain_text(
+            "all who take part and whoever runs it can see how you judged films"
+        )
 
 
 def test_what_moved_since_the_beginning_is_marked_in_the_list_of_now(visit, folder):

@@ -13,7 +13,10 @@ from fedrl.feedback.queries import Query
 pytestmark = pytest.mark.slow
 
 expect = playwright.expect
-SEEN = "if few people answer, others can see how you judged films, and it stays."
+SEEN = (
+    "if few people answer, all who take part and whoever runs it can see how you judged films, "
+    "and it stays."
+)
 LOW, SMALL = {"width": 360, "height": 640}, {"width": 390, "height": 844}
 
 
@@ -189,7 +192,7 @@ def test_the_overview_tells_what_texts_begin_with_and_says_nothing_twice(visit, 
         page.reload()  # it looks by itself, but not at once
         expect(page.locator("#disputed tbody td").first).to_have_text("Once … more · … less")
         expect(page.locator("#agreement")).to_contain_text(
-            "how far answers are apart: “about the same” is nearer to “first is better”"
+            "how far answers are apart: the answer in the middle is nearer to either end"
         )
         folder.of("ben").change("c", 0, comment="on a rainy day")
         page.reload()

@@ -177,13 +177,32 @@ class FolderView:
 
     @property
     def pending(self) -> list[Query]:
-        """In a person's order: what was undone, then the newest, then what was skipped."""
+        """In a person's order: what was undone, then the newest, then what was skipped.
+
+        Of a guess and the one that replaced it one waits: the new one, unless the person has dealt
+        with the other. It stays behind all others if that was skipped.
+        """
         waiting = self.queries.keys() - self.log.closed - self.log.forgotten
         skips = [entry.question for entry in self.log.entries if entry.skip]
         last = list(dict.fromkeys(skips[::-1]))[::-1]  # by when each was skipped last
+        replaced = {name for name, query in self.queries.items() if query.stale == "replaced"}
+        back = replaced & set(self.log.undone)
+        done = {self.queries[name].keys for name in replaced - waiting | back}
+        waiting = {
+            name for name in waiting
+            if name in back or not (name in replaced or self.queries[name].keys in done)
+        }  # fmt: skip
+        later = {self.queries[name].keys for name in replaced & set(skips)}
         new = [name for name in self.queries if name not in skips]
+        new.sort(key=lambda name: self.queries[name].keys in later)
         order = dict.fromkeys([*self.log.undone, *new, *last])
         return [self.queries[name] for name in order if name in waiting]
+
+    def replaced(self, name: str) -> Query | None:
+        """This query, if it was made anew and can be answered all the same."""
+        query = self.queries.get(name)
+        dealt = name in self.log.closed | self.log.forgotten
+        return query if query and query.stale == "replaced" and not dealt else None
 
     @property
     def progress(self) -> Progress:

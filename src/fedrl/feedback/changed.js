@@ -1,7 +1,10 @@
 // What changed: since before the person ever answered, and by what the model learned last.
-import { $, isNew, make, plural, stars, continuation, when } from "./drawing.js";
+import { $, isNew, make, plural, continuation, when } from "./drawing.js";
+import { alike, capital, fallen, gone, inFront, listed, newAmong, ranks, shared, tied, unmoved, PAST }
+  from "./films.js";
 
 const BEST = 10;
+const FEW = 20;  // answers: from fewer little can be told
 
 // Of one person and of several: whose answers these are, and who ever answered.
 const ONE = { answers: "your answers", ever: "before you ever answered", earlier: "from you" };
@@ -48,20 +51,22 @@ function showFilms(effect, since) {
     `holds something of earlier answers, too, so “without” is not how it was ${who.ever}.`;
   const films = (...side) => listed(effect, ...side);
   const lists = [films("without-answers", `Without ${who.answers} that time`, without),
-    films("with-answers", `With ${who.answers} that time`, after, without)];
+    films("with-answers", `With ${who.answers} that time`, after, without, "other"),
+    gone(without, after)].filter(Boolean);
+  const few = effect.answers < FEW ? " With so few answers small differences mean little." : "";
   $("sides").className = "sides";
   if (!first.length) {
     $("effect-sum").textContent = `${counted(effect)} ${last}${since}`;
-    $("effect-note").textContent = note;
+    $("effect-note").textContent = note + few;
     $("sides").replaceChildren(...lists);
     return;
   }
   $("effect-sum").textContent = `${counted(effect)} ${capital(sinceFirst(first, after, who, effect))}.` +
     since;
   $("effect-note").textContent = "In between the model may have learned from other people, too: " +
-    "not all of the difference has to be yours.";
-  $("sides").replaceChildren(films("before-answers", capital(who.ever), first, [], PAST),
-    films("now", "Now", after, first));
+    `not all of the difference has to be yours.${few}`;
+  $("sides").replaceChildren(...[films("before-answers", capital(who.ever), first, [], "", PAST),
+    films("now", "Now", after, first, "first"), fallen(effect, first, after)].filter(Boolean));
   $("last-note").textContent = `${last} ${note}`;
   $("last-sides").replaceChildren(...lists);
 }
@@ -74,7 +79,7 @@ function lastTime(before, after, { answers }, effect) {
     `with them ${order(after)}`;
   if (sharedOtherwise(before, after))
     return places(before, after, `without ${answers}`, "with them");
-  return `that time, ${difference(before, after)}`;
+  return `that time, ${difference(before, after, "other")}`;
 }
 
 function sinceFirst(before, after, { ever }, effect) {
@@ -83,13 +88,12 @@ function sinceFirst(before, after, { ever }, effect) {
   if (is) return "all films are alike to the model now";
   if (was) return `${ever} all films were alike to the model; now ${order(after)}`;
   if (sharedOtherwise(before, after)) return places(before, after, ever, "now");
-  return `compared with ${ever}, ${difference(before, after)}`;
+  return `compared with ${ever}, ${difference(before, after, "first")}`;
 }
 
 const order = (rows) => tied(rows) ? shared(rows) : "they have an order";
 
-// Of the same films: how many share the first place, and 0 where they have ranks.
-const inFront = (rows) => tied(rows) ? Math.max(rows[0].sharing ?? 0, rows.length) : 0;
+// Of the same films.
 const sharedOtherwise = (before, after) =>
   !newAmong(before, after) && inFront(before) !== inFront(after);
 
@@ -101,40 +105,17 @@ function places(before, after, was, is) {
   return `${was} ${then}; ${is} ${now}`;
 }
 
-function newAmong(before, after) {
-  const known = before.map((one) => one.item);
-  return after.filter((one) => !known.includes(one.item)).length;
-}
-
-function difference(before, after) {
-  const known = before.map((one) => one.item), all = `first ${after.length} recommendations`;
-  const fresh = newAmong(before, after);
+function difference(before, after, earlier) {
+  const all = `first ${after.length} recommendations`, fresh = newAmong(before, after, earlier);
   if (fresh) return `${plural(fresh, "recommendation is", "recommendations are")} new among the ` +
     `first ${after.length}`;
-  if (!(tied(before) && tied(after)) && known.join() !== after.map((one) => one.item).join())
+  const [was, is] = [before, after].map(ranks);
+  if (newAmong(before, after))
+    return `those that are new among the ${all} have the same stars as before`;
+  if ([...is].some(([item, rank]) => was.get(item) !== rank))
     return `the ${all} have another order`;
   return unmoved(before, after) ? `the ${all} are the same`
     : `our guesses moved, and not the order of the ${all}`;
-}
-
-const OTHERS = "Nothing that was said here is in it. If people elsewhere had answered by then, it " +
-  "is what their answers had made of the model.";
-const PRESENT = ["are", "is"], PAST = ["were", "was"];
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
-
-// Scores that look the same put no film before another: their order is that of a file.
-const tied = (rows) =>
-  rows.length > 1 && rows.every((one) => one.score.toFixed(2) === rows[0].score.toFixed(2));
-
-// Nothing is liked more than anything else. Films of the same kinds often share the first place:
-// the best ten alone do not tell, and an older file does not say how many share a score.
-const alike = (rows, { films }) =>
-  tied(rows) && (!rows[0].sharing || rows[0].sharing >= films);
-
-function shared(rows) {
-  const more = rows[0].sharing - rows.length;
-  const place = `share the first place, ${rows[0].score.toFixed(2)} stars`;
-  return more > 0 ? `these ${rows.length} and ${more} more ${place}` : `these ${rows.length} ${place}`;
 }
 
 // Whose answers these are: of several people everybody reads what is their own.
@@ -143,48 +124,6 @@ function counted({ answers, mine, several, time }) {
   if (!several) return `You had given ${plural(answers, "answer", "answers")} ${learned}`;
   return `Together you had answered ${plural(answers, "question", "questions")}, ` +
     `of which you yourself answered ${mine || "none"}, ${learned}`;
-}
-
-const unmoved = (before, after) =>
-  before.every((one, place) => Math.abs(one.score - after[place].score) < 0.005);
-
-// `before` is what the rows are compared with, where not everything was alike.
-function listed(effect, name, title, rows, before = [], verbs = PRESENT) {
-  const side = make("section", "side"), head = make("h2", "", title);
-  head.id = name;
-  side.setAttribute("aria-labelledby", name);
-  side.append(head);
-  if (alike(rows, effect)) {
-    const all = make("p", "", `All films ${verbs[0]} alike to the model, so there ` +
-      `${verbs[1]} no order to show: `);
-    all.append(stars(rows[0].score), make("small", "score", rows[0].score.toFixed(2)));
-    side.append(all);
-    return side;
-  }
-  if (name === "before-answers") side.append(make("p", "small", OTHERS));
-  if (tied(rows)) side.append(make("p", "", `${capital(shared(rows))}:`));
-  const list = make(tied(rows) ? "ul" : "ol"), known = before.map((one) => one.item);
-  for (const [place, one] of rows.entries()) {
-    const item = make("li"), text = make("span", "film", one.item);
-    item.append(text, stars(one.score), make("small", "score", one.score.toFixed(2)));
-    if (before.length && !alike(before, effect))
-      compare(item, one, place, known.indexOf(one.item), before, !tied(rows) && !tied(before));
-    list.append(item);
-  }
-  side.append(list);
-  return side;
-}
-
-function compare(item, one, place, was, before, ranked) {
-  if (was < 0) {
-    item.append(make("em", "new", "new"));
-    return;
-  }
-  const moved = one.score - before[was].score, up = was - place;
-  if (Math.abs(moved) >= 0.005) item.lastChild.textContent +=
-    ` (${moved > 0 ? "+" : "−"}${Math.abs(moved).toFixed(2)})`;
-  if (up && ranked) item.append(make("em", up > 0 ? "up" : "down",
-    `${up > 0 ? "↑" : "↓"} ${Math.abs(up)}`));
 }
 
 // Texts --------------------------------------------------------------------------------------------

@@ -29,17 +29,25 @@ export const asks = (question) => {
   return typeof ask === "function" ? ask(question) : ask;
 };
 
-// What still waits from the beginning, once the model has learned, and guesses from before a
-// deletion: on the card itself, for the longer words are folded away by then.
+// What still waits from the beginning, once the model has learned, and guesses from before it learned
+// more or an answer was deleted: on the card itself, for the longer words are folded away by then.
 export function early(question, now) {
-  if (question.stale) return "A guess from before an answer was deleted";
-  return now.knows && wordsOf(question).later ? "From before the model had learned from you" : "";
+  const { kind, guessed, stale } = question;
+  if (stale === "deleted") return "A guess from before an answer was deleted";
+  if (stale) return now.others ? "A guess from before the last answers"
+    : "A guess from before your last answers";
+  if (kind !== "rate") return "";
+  if (guessed) return now.remains ? "May still follow from what was learned from you before" : "";
+  return now.knows ? "From before the model had learned from you" : "";
 }
 
-// Whose answer counts, where others answer the same.
-export const together = ({ others }) => others
-  ? ` You answer together with ${plural(others, "other person", "other people")}: the model ` +
-    "learns the mean of what all of you say." : "";
+// Whose answer counts, where others answer the same or have done so.
+export function together({ others, no_longer: gone }) {
+  const also = gone ? ` What ${plural(gone, "person has", "people have")} said who ` +
+    `${gone === 1 ? "is" : "are"} no longer asked counts, too.` : "";
+  return (others ? ` You answer together with ${plural(others, "other person", "other people")}: ` +
+    "the model learns the mean of what all of you say." : "") + also;
+}
 export const TEXTS_WHY = "A computer wrote both texts. Say which one you would rather read; what " +
   "better means is up to you, and the computer learns to write like that.";
 export const UNSURE = "Cannot say";

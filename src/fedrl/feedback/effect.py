@@ -19,18 +19,23 @@ from fedrl.feedback.store import EFFECT, Folder, Given
 
 Kind = Literal["films", "texts"]
 SIDES = ("without", "with_answers")
+LISTS = (*SIDES, "first", "fell")
 
 
 class Recommendation(NamedTuple):
     """An item and its score in stars; of a text, what it goes on from and no score.
 
     `sharing` counts the films that have this score, itself included: 0 where that is not known.
+    `first` is its score before anybody had answered, `other` its score in the other list of the
+    round; None where that is not known.
     """
 
     item: str
     score: float | None = None
     prompt: str = ""
     sharing: int = 0
+    first: float | None = None
+    other: float | None = None
 
 
 class Heard(NamedTuple):
@@ -53,7 +58,9 @@ class Effect(NamedTuple):
     `answers` are queries that somebody had answered, `people` what each person had said. `first` is
     of the last round before anybody had said anything; rounds since then have learned from others,
     too. Nothing where no such round was written. `films` is how many were scored: where all of
-    them share one score, the best are no better than the rest.
+    them share one score, the best are no better than the rest. `fell` are those whose scores fell
+    most since `first`, and `sharing` counts those that fell as far. `stars` are the scores of all
+    films, in their order: only those of `first` are kept.
     """
 
     kind: Kind
@@ -65,6 +72,8 @@ class Effect(NamedTuple):
     round: int = 0
     first: tuple[Recommendation, ...] = ()
     films: int = 0
+    fell: tuple[Recommendation, ...] = ()
+    stars: tuple[float, ...] = ()
 
     def of(self, person: str) -> int:
         """This person's answers by then; a file without names is of the only one."""
@@ -85,17 +94,21 @@ def write(folder: Folder, effect: Effect, heard: Given) -> None:
         first = _recommendations(folder, before.get("first", ()))
     except UserError:  # a damaged file is written anew
         before, last, first = {}, None, ()
+    stars = before.get("stars", ())
     if before.get("kind") != effect.kind:
-        first = ()
+        first, stars = (), ()
     if not heard and folder.untouched():
-        first = effect.with_answers
+        first, stars = effect.with_answers, effect.stars
     known = last.people if last else {}
     people = {who: _heard(said, effect.round, known.get(who)) for who, said in heard.items()}
-    rows = effect._replace(time=now(), people=people, first=first)._asdict()
-    for side in (*SIDES, "first"):
+    rows = effect._replace(time=now(), people=people, first=first, stars=stars)._asdict()
+    for side in LISTS:
         rows[side] = [one._asdict() for one in rows[side]]
     rows["people"] = {who: one._asdict() for who, one in people.items()}
-    folder.write_effect(json.dumps(rows).encode(), heard)
+    rows["remains"] = _remains(before)
+    news = {who: one.mark for who, one in people.items()}
+    learned = news != {who: one.mark for who, one in known.items()}
+    folder.write_effect(json.dumps(rows).encode(), heard, learned)
 
 
 def _heard(said: Mapping[str, float], round: int, before: Heard | None) -> Heard:
@@ -110,10 +123,27 @@ def read(folder: Folder) -> Effect | None:
     return None if rows is None else _effect(folder, rows)
 
 
+def beginning(folder: Folder) -> tuple[float, ...]:
+    """The scores of all films before anybody had answered; nothing where they are not known."""
+    try:
+        return tuple(float(one) for one in (_rows(folder) or {}).get("stars", ()))
+    except (UserError, ValueError, TypeError):  # a damaged file is written anew
+        return ()
+
+
 def taken_away(folder: Folder) -> bool:
     """Whether there was something to show until an answer was deleted."""
     rows = _rows(folder)
     return rows is not None and bool(rows.get("deleted"))
+
+
+def remains(folder: Folder) -> bool:
+    """Whether something of deleted answers was learned from and sent on: that stays."""
+    return _remains(_rows(folder) or {})
+
+
+def _remains(rows: dict[str, Any]) -> bool:
+    return bool(rows.get("deleted") or rows.get("remains"))
 
 
 def _rows(folder: Folder) -> dict[str, Any] | None:
@@ -137,9 +167,11 @@ def _effect(folder: Folder, rows: dict[str, Any]) -> Effect | None:
         time = float(rows["time"])
         people = {str(name): Heard(**one) for name, one in rows["people"].items()}
         answers, number = int(rows["answers"]), int(rows["round"])
-        first = _recommendations(folder, rows.get("first", ()))
+        first, fell = (_recommendations(folder, rows.get(name, ())) for name in ("first", "fell"))
         kind, films = rows["kind"], int(rows.get("films", 0))
-        return Effect(kind, answers, without, with_answers, time, people, number, first, films)
+        return Effect(
+            kind, answers, without, with_answers, time, people, number, first, films, fell
+        )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(folder) from error
 

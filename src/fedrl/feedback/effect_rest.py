@@ -13,8 +13,9 @@ def after_deletion(data: bytes) -> bytes:
     """The file after a deletion; nothing of one that cannot be read."""
     try:
         rows = json.loads(data)
-        taken = bool(rows.get("deleted") or rows.get("answers"))
+        taken = bool(rows.get("deleted") or rows.get("remains") or rows.get("answers"))
         rest = {"kind": rows["kind"], "first": rows.get("first", []), "deleted": taken}
+        rest["stars"] = rows.get("stars", [])
     except (ValueError, KeyError, AttributeError):
         return b""
     return json.dumps(rest).encode()

@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar, cast, get_args
 
+from fedrl.core.types import UserError
 from fedrl.feedback.answer_log import Line
-from fedrl.feedback.queries import Query
+from fedrl.feedback.queries import Query, Stale
 
 ITEMS = {"rate": 1, "compare": 2}
 """How many items a query is about."""
+Parsed = TypeVar("Parsed")
+
+
+def whole_lines(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
+    """What follows the last line's end was never finished."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    parsed = []
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        try:
+            parsed.append(parse(line))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(
+                f"{path}, line {number} is damaged; remove this line to go on"
+            ) from None
+    return parsed
+
+
+def append(path: Path, data: bytes) -> None:
+    """After the last whole line, and onto the disk."""
+    with opened(path) as file:
+        end = os.lseek(file, 0, os.SEEK_END)
+        whole = os.pread(file, end, 0).rfind(b"\n") + 1
+        os.ftruncate(file, whole)
+        while data:
+            written = os.pwrite(file, data, whole)
+            data, whole = data[written:], whole + written
+        os.fsync(file)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A file of this client's, for nobody else; made if it is missing."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def query(line: bytes) -> Query:
@@ -19,8 +64,17 @@ def query(line: bytes) -> Query:
     if {len(keys), len(items), len(scores)} != {ITEMS[fields["kind"]]}:
         raise ValueError
     prompt = str(fields.get("prompt", ""))
-    guessed, stale = bool(fields.get("guessed", True)), bool(fields.get("stale", False))
+    guessed, stale = bool(fields.get("guessed", True)), _stale(fields.get("stale", ""))
     return Query(str(fields["id"]), fields["kind"], keys, items, scores, prompt, guessed, stale)
+
+
+def _stale(told: object) -> Stale:
+    if isinstance(told, bool):  # of an older fedrl
+        return "deleted" if told else ""
+    for known in get_args(Stale):
+        if told == known:
+            return cast(Stale, known)
+    raise ValueError
 
 
 def answer_line(line: bytes) -> Line:

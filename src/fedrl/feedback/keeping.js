@@ -11,6 +11,7 @@ export function keeper(key) {
   const boxes = { entries: `fedrl-feedback ${about}`, conflicts: `fedrl-conflict ${about}`,
                   intros: `fedrl-told-intro ${about}` };
   const told = `fedrl-told ${about}`, keys = `fedrl-keys ${about}`;
+  const places = `fedrl-told-place ${location.pathname} `, where = places + key;
   const names = (box) =>
     Object.keys(place ?? {}).filter((name) => name.startsWith(boxes[box])).sort();
   const stamp = (name) => parseInt(name.slice(boxes.entries.length).split("-")[0], 36) || 0;
@@ -26,6 +27,28 @@ export function keeper(key) {
 
   return {
     channel: boxes.entries,
+    lasts: place !== null,
+    // What an earlier link of the same person did not send; whether there was anything.
+    takeOver(mark) {
+      if (place?.getItem(where) === mark) return false;
+      let found = false;
+      write(where, mark);
+      const old = Object.keys(place ?? {}).filter((name) =>
+        name.startsWith(places) && name !== where && place.getItem(name) === mark);
+      for (const name of old) {
+        const before = `${location.pathname} ${name.slice(places.length)} `;
+        for (const kind of ["fedrl-feedback ", "fedrl-conflict "]) {
+          const from = kind + before;
+          for (const one of Object.keys(place).filter((stored) => stored.startsWith(from))) {
+            write(kind + about + one.slice(from.length), place.getItem(one));
+            place.removeItem(one);
+            found = true;
+          }
+        }
+        place.removeItem(name);
+      }
+      return found;
+    },
     all: (box) => names(box).map((name) => JSON.parse(place.getItem(name))),
     keep: (box, one) => write(boxes[box] + one.once, JSON.stringify(one)),
     drop: (box, one) => place?.removeItem(boxes[box] + one.once),

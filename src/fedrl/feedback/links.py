@@ -24,7 +24,8 @@ class Address(NamedTuple):
     """`site` is what links began with; "" where no page has told it.
 
     `people` are those who were served last; None where no page has told it. `overview` is the key
-    of that page, in the folder's own address; "" where there was none yet.
+    of that page, in the folder's own address; "" where there was none yet. `place` stays where keys
+    change, and opens nothing: by it a browser knows that two links are of the same person.
     """
 
     port: int
@@ -32,6 +33,7 @@ class Address(NamedTuple):
     site: str = ""
     people: tuple[str, ...] | None = None
     overview: str = ""
+    place: str = ""
 
 
 class AlreadyServed(UserError):
@@ -80,9 +82,10 @@ def last_address(folder: Folder) -> Address:
         return Address(
             int(address["port"]), str(key), str(address.get("site", "")),
             None if people is None else tuple(str(one) for one in people), str(overview),
+            str(address.get("place") or new_key()),
         )  # fmt: skip
     except FileNotFoundError:
-        return Address(0, new_key())
+        return Address(0, new_key(), place=new_key())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder.path / name} is damaged; remove it to get a new one") from error
 

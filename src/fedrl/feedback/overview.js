@@ -1,12 +1,9 @@
 // How far people are and how far they agree, for whoever runs the page.
+import { ask } from "./asking.js";
 import { $, isNew, make, plural, shortItems, when } from "./drawing.js";
 import { showTrouble } from "./telling.js";
 
-const key = decodeURIComponent(location.hash.slice(1)), EVERY = 5000;
-const NEARER = {
-  rate: "“about right” is nearer to “too high” than “too low” is",
-  compare: "“about the same” is nearer to “first is better” than “second is better” is",
-};
+const EVERY = 5000;
 
 function fill(name, rows, none) {
   $(name).hidden = !rows.length;
@@ -25,8 +22,11 @@ function fill(name, rows, none) {
 function show(said) {
   $("title").textContent = `They answer for client ${said.client} of the federation, and are told ` +
     "that whoever gave them their links can read what they say.";
-  fill("people", said.people.map((one) => [one.name, one.answered, one.unsure, one.pending,
-    one.last === null ? "—" : when(one.last)]), "Nobody is named.");
+  const asked = said.people.map((one) => [one.name, one.answered, one.unsure, one.pending,
+    one.last === null ? "—" : when(one.last)]);
+  const others = Object.entries(said.no_longer).map(([name, count]) =>
+    [`${name || "who answered without a name"} (no longer asked)`, count, "—", "—", "—"]);
+  fill("people", [...asked, ...others], "Nobody is named.");
   const { queries, equal, alpha } = said.agreement;
   $("agreement").textContent = !queries
     ? "No question has been answered by two people yet."
@@ -34,7 +34,8 @@ function show(said) {
       `said the same in ${Math.round(100 * equal)}% of the comparisons. ` + (alpha === null
       ? "All answers are equal, so chance would agree as well (no α)."
       : `Krippendorff’s α is ${alpha.toFixed(2)}: 1 is full agreement, 0 is what chance ` +
-        `gives. α counts how far answers are apart: ${NEARER[said.kinds[0]]}.`);
+        "gives. α counts how far answers are apart: the answer in the middle is nearer to either " +
+        "end than the ends are to each other.");
   fill("pairs", said.pairs.map((one) => [one.people.join(" and "), one.both, one.same]),
     "");
   fill("disputed", said.disputed.map((one) => [
@@ -46,12 +47,12 @@ function show(said) {
 
 async function talk() {
   try {
-    const reply = await fetch("overview", { headers: { "X-Fedrl-Key": key }, cache: "no-store",
-      credentials: "omit", signal: AbortSignal.timeout(10000) });
+    const reply = await ask("overview");
     const said = await reply.json();
-    $("overview").hidden = reply.status === 403;
+    const wrong = [403, 404].includes(reply.status);
+    if (reply.ok || wrong) $("overview").hidden = wrong;
     if (reply.ok && isNew("overview", said)) show(said);
-    showTrouble(reply.ok ? "" : reply.status === 403
+    showTrouble(reply.ok ? "" : wrong
       ? "This link is not complete, or no longer valid: open the whole one that fedrl feedback " +
         "prints for the overview." : said.error);
   } catch {

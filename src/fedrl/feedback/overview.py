@@ -16,8 +16,8 @@ from fedrl.feedback.http_server import Json
 DISPUTED, NOTES = 20, 50
 
 
-def overview(views: Mapping[str, FolderView]) -> dict[str, Json]:
-    """Of one client's people."""
+def overview(views: Mapping[str, FolderView], no_longer: Mapping[str, int]) -> dict[str, Json]:
+    """Of one client's people. What those have said who are `no_longer` asked still counts."""
     answers: dict[str, dict[str, float]] = {}
     for name, view in views.items():
         for answer in view.log.answers:
@@ -25,8 +25,8 @@ def overview(views: Mapping[str, FolderView]) -> dict[str, Json]:
     found = agreeing.agreement(answers)
     return {
         "people": [_person(name, view) for name, view in views.items()],
+        "no_longer": dict(no_longer),
         "agreement": found._asdict(),
-        "kinds": sorted({view.queries[name].kind for view in views.values() for name in answers}),
         "pairs": [
             {"people": list(pair), "both": both, "same": same}
             for pair, (both, same) in agreeing.pairwise(answers).items()

@@ -4,17 +4,18 @@
 // Every entry says which version of the question it is about. Where the person has done something
 // else in another place meanwhile, the server writes nothing, and the person decides here.
 import { apply, applyToAll, changed } from "./applying.js";
+import { ask, download, key } from "./asking.js";
 import { showEffect } from "./changed.js";
-import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
+import { $, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
 import { showConflicts, showHistory, showNoHistory, sure, turnToData } from "./history.js";
 import { keeper } from "./keeping.js";
 import { covered, look, onKeys, onPress } from "./presses.js";
-import { drawQuestion, foldIntro, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
-import { say, showFor, showTrouble, tell, unsent, READ } from "./telling.js";
+import { drawQuestion, foldIntro, showEarly, showEnd, showHead, showLately, showLearned, showQuiet }
+  from "./sitting.js";
+import { noLink, say, showFor, showTrouble, tell, unsent, READ } from "./telling.js";
 
 const BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
 const OTHERWISE = { unsure: UNSURE, skip: "Skipped" };
-const key = decodeURIComponent(location.hash.slice(1));
 const kept = keeper(key);
 const tabs = new BroadcastChannel(kept.channel);  // the same person's other tabs
 
@@ -26,6 +27,7 @@ let view = "ask", history = null, deletable = false, effect = null, edition = ""
 let drafts = {};       // notes that were typed to questions which come again
 let talking = false, again = false, failures = 0, timer = 0, shown = "";
 let trouble = "", refused = "";  // with the connection, and with what the person has asked for
+let locked = false;    // the link opens nothing, any more or yet
 
 // The queue ------------------------------------------------------------------------------------
 
@@ -38,8 +40,10 @@ function enter(entry) {
   talk();
 }
 
-function adopt(state) {
+// `told` is the question that the server was told of.
+function adopt(state, told) {
   known = state;
+  if (kept.takeOver(state.place)) [queue, conflicts] = [kept.all("entries"), kept.all("conflicts")];
   edition ||= state.page;
   const current = now && now.questions[0];
   now = structuredClone(known);
@@ -47,6 +51,7 @@ function adopt(state) {
   // A question that somebody is looking at stays, also when newer ones come in.
   const at = current ? now.questions.findIndex((one) => one.id === current.id) : -1;
   if (at > 0) now.questions.unshift(...now.questions.splice(at, 1));
+  if (at < 0 && current && current.id !== told) now.questions.unshift(current);  // it will be
 }
 
 // Talking to the server: one request at a time, so that no old answer overtakes a new one ---------
@@ -55,15 +60,12 @@ async function talk() {
   if (talking) { again = true; return; }
   talking = true; again = false;
   clearTimeout(timer);
-  const batch = queue.slice(0, BATCH);
+  const batch = queue.slice(0, BATCH), told = now?.questions[0]?.id;
   try {
-    const reply = await fetch(batch.length ? "entries" : "state", {
-      method: batch.length ? "POST" : "GET",
-      headers: { "X-Fedrl-Key": key, "Content-Type": "application/json" },
-      body: batch.length ? JSON.stringify({ entries: batch }) : undefined,
-      credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(10000),
-    });
+    const reply = batch.length ? await ask("entries", { entries: batch }, told)
+      : await ask("state", undefined, told);
     const said = await reply.json();
+    locked = reply.status === 403;
     if (reply.ok) {
       const deleted = queue.map((entry) => entry.forget);
       queue = queue.filter((entry) => !batch.includes(entry));
@@ -74,14 +76,13 @@ async function talk() {
         const about = questionOf(batch.find((entry) => entry.once === one.once));
         if (!deleted.includes(about)) setApart({ ...one, about });
       }
-      adopt(said);
+      adopt(said, told);
       if (batch.length) tabs.postMessage("entered");
       if (batch.length && !queue.length) showFor("saved", 2 * READ);
       if (batch.length || view !== "ask") await lookUp();
     } else {
       failures++;
-      trouble = reply.status === 403
-        ? "This link is not complete, or no longer valid. Open the whole link that you were given."
+      trouble = locked ? noLink(known, queue.length, kept.lasts)
         : `${said.error} ${unsent(queue.length)}`;
     }
   } catch {
@@ -96,8 +97,7 @@ async function talk() {
 // What a view beyond the questions shows; trouble with it is told by the next talk.
 async function lookUp() {
   if (view === "ask") return;
-  const reply = await fetch(view, { headers: { "X-Fedrl-Key": key }, credentials: "omit",
-                                    cache: "no-store", signal: AbortSignal.timeout(10000) });
+  const reply = await ask(view);
   if (!reply.ok) return;
   const said = await reply.json();
   if (said.history) [history, deletable] = [said.history, said.kept];
@@ -112,6 +112,7 @@ function setApart(conflict) {
 }
 
 function plan() {
+  if (locked) return;  // until somebody comes back to the page
   let wait = now && now.questions.length ? LATER : SOON;
   if (queue.length || again) wait = 0;
   if (failures) wait = AGAIN[Math.min(failures, AGAIN.length) - 1];
@@ -198,17 +199,13 @@ async function forgetAll() {
   talking = true;
   clearTimeout(timer);
   try {
-    const reply = await fetch("forget", {
-      method: "POST", body: JSON.stringify({ all: true }), credentials: "omit",
-      headers: { "X-Fedrl-Key": key, "Content-Type": "application/json" },
-      signal: AbortSignal.timeout(10000),
-    });
+    const told = now?.questions[0]?.id, reply = await ask("forget", { all: true }, told);
     if (!reply.ok) throw new Error();
     const said = await reply.json();
     letGo();
     tabs.postMessage({ letGo: null });
     history = []; deletable = false; effect = { effect: null, deleted: true };
-    adopt(said);
+    adopt(said, told);
     tell("All your answers are deleted");
   } catch {
     refused = "Your answers could not be deleted: there is no connection just now. Try it again.";
@@ -219,16 +216,10 @@ async function forgetAll() {
   plan();
 }
 
-async function download(kind) {
+async function save(kind) {
   refused = "";
   try {
-    const reply = await fetch(`export?as=${kind}`, { headers: { "X-Fedrl-Key": key } });
-    if (!reply.ok) throw new Error();
-    const link = make("a");
-    link.href = URL.createObjectURL(await reply.blob());
-    link.download = `my-answers.${kind}`;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    await download(kind);
     tell("Downloaded");
   } catch {
     refused = "Your answers could not be downloaded: there is no connection just now. " +
@@ -255,7 +246,7 @@ function goOn(of) {
   if (now && ended() && of && of === shown) enter({ more: true });
 }
 
-onKeys(kept, () => view === "ask", (act, of) => {
+onKeys(kept, () => view === "ask" && !locked, (act, of) => {
   if (act === "undo") undo(); else choose(act, of);
 });
 for (const button of document.querySelectorAll("[data-choice]")) {
@@ -266,7 +257,7 @@ onPress($("more"), goOn);
 for (const button of document.querySelectorAll("[data-view]"))
   button.addEventListener("click", () => turnTo(button.dataset.view));
 for (const button of document.querySelectorAll("[data-export]"))
-  button.addEventListener("click", () => download(button.dataset.export));
+  button.addEventListener("click", () => save(button.dataset.export));
 $("forget-all").addEventListener("click", forgetAll);
 $("to-data").addEventListener("click", turnToData);
 $("see-learned").addEventListener("click", () => turnTo("effect"));
@@ -289,6 +280,7 @@ addEventListener("hashchange", () => location.reload());
 
 function show() {
   showTrouble(refused || trouble);
+  document.body.classList.toggle("locked", locked);
   if (!now) return;
   showConflicts(conflicts, decide);
   $("renewed").hidden = !edition || now.page === edition;
@@ -332,6 +324,10 @@ function showAsk() {
   if (view === "ask" && part === "end" && fresh) $("more").focus({ preventScroll: true });
   $("skip").disabled = progress.pending < 2;
   showLately(now);
+  if (view === "ask" && part === "question" && showEarly(question, now) && !fresh) {
+    look(shown);
+    say(spoken(question, now));
+  }
   if (!fresh) return;
   shown = mark;
   scrollTo(0, 0);  // the question may be out of sight, far above the buttons

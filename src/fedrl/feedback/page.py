@@ -11,7 +11,8 @@
     POST /client-0003/forget     delete all of them
     GET  /client-0003/overview   of all people, for whoever runs it
 
-Anywhere else a browser finds a page that says so. All but the pages needs a key. The address ends
+Anywhere else a browser finds a page that says so. All but the pages needs a key. A header names the
+question on the screen, which stays among those that wait. The address ends
 in `#KEY`, which browsers do not send by themselves; keys and port are kept in the client's folder,
 so that an open page goes on when the server comes back. Where several people answer, each has a
 key, and the overview has one of its own.
@@ -25,6 +26,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from itertools import groupby
+from urllib.parse import unquote
 
 from fedrl.core.loopback import HERE, Listen
 from fedrl.core.types import UserError
@@ -45,14 +47,15 @@ from fedrl.feedback.store import Folder
 
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
-    "applying.js": "applying.js", "changed.js": "changed.js", "drawing.js": "drawing.js",
-    "history.js": "history.js", "keeping.js": "keeping.js", "presses.js": "presses.js",
-    "sitting.js": "sitting.js", "telling.js": "telling.js", "people": "overview.html",
-    "overview.js": "overview.js",
+    "applying.js": "applying.js", "asking.js": "asking.js", "changed.js": "changed.js",
+    "drawing.js": "drawing.js", "films.js": "films.js", "history.js": "history.js",
+    "keeping.js": "keeping.js", "presses.js": "presses.js", "sitting.js": "sitting.js",
+    "telling.js": "telling.js", "people": "overview.html", "overview.js": "overview.js",
 }  # fmt: skip
 LOST, LOST_PARTS = "lost.html", ("page.css", "icon.svg")
 """Where there is nothing; it may be asked for at any depth, so its parts lie at the top."""
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+SEEN_HEADER = "X-Fedrl-Seen"
 Over = Callable[[], bool]
 
 
@@ -76,17 +79,25 @@ class FeedbackServer(KeyedServer):
         self.folder, self.client, self.limit, self.over = folder, client, limit, over
         last = last_address(folder)
         self.people = {name: folder.of(name) for name in people}
-        keys = {name: last_address(one).key for name, one in self.people.items()}
+        # New links are of those who are left out now, too: they may be named again.
+        known = {
+            name: last_address(folder.of(name)) for name in (folder.people if new_links else people)
+        }
+        keys = {name: new_key() if new_links else one.key for name, one in known.items()}
         alone, overview = last.key, last.overview or new_key()
-        if new_links:  # also of those who are left out now: they may be named again
-            keys = {name: new_key() for name in folder.people}
+        if new_links:
             alone, overview = new_key(), new_key()
+        self.places = {"": last.place} | {name: one.place for name, one in known.items()}
         self.serving = Serving(folder, client)
         super().__init__(port or last.port, self._respond, at)
         self.moved = last.site if last.site != self.site else ""
         for name, key in keys.items():
-            save_address(folder.of(name), Address(self.server_port, key, self.site))
-        save_address(folder, Address(self.server_port, alone, self.site, tuple(people), overview))
+            mine = Address(self.server_port, key, self.site, place=self.places[name])
+            save_address(folder.of(name), mine)
+        mine = Address(
+            self.server_port, alone, self.site, tuple(people), overview, self.places[""]
+        )  # fmt: skip
+        save_address(folder, mine)
         self.root = f"/{folder.path.name}/"
         self.key = overview if people else alone
         keys = {name: keys[name] for name in people}
@@ -136,7 +147,7 @@ class FeedbackServer(KeyedServer):
     def _respond_get(self, request: Request, folder: Folder, name: str, words: str) -> None:
         view = folder.view()
         if name == "state":
-            request.send_json(self._state(folder, view))
+            request.send_json(self._state(folder, view, _seen(request)))
         elif name == "history":
             request.send_json(page_state.history(view))
         elif name == "effect":
@@ -153,7 +164,7 @@ class FeedbackServer(KeyedServer):
         if name == "entries":
             view, conflicts = self._give(folder, page_state.parse_entries(request.body()))
             told = {"conflicts": page_state.conflicts(view, conflicts)}
-            request.send_json(self._state(folder, view) | told)
+            request.send_json(self._state(folder, view, _seen(request)) | told)
         elif name == "forget":
             if request.body() != {"all": True}:
                 raise page_state.unreadable()
@@ -165,16 +176,26 @@ class FeedbackServer(KeyedServer):
         if (request.command, name) != ("GET", "overview"):
             raise Refused(HTTPStatus.FORBIDDEN, "This address is for the overview only.")
         views = {person: folder.view() for person, folder in self.people.items()}
-        request.send_json({"client": self.client, **overview(views)})
+        request.send_json({"client": self.client, **overview(views, self._no_longer_asked())})
 
-    def _state(self, folder: Folder, view: FolderView) -> dict[str, Json]:
+    def _no_longer_asked(self) -> dict[str, int]:
+        """Who is not served, with the answers that still count."""
+        served = set(self.people) or {""}
+        left_out = [
+            self.folder.of(name) for name in ["", *self.folder.people] if name not in served
+        ]
+        counts = {one.person: one.progress().answered for one in left_out}
+        return {name: count for name, count in counts.items() if count}
+
+    def _state(self, folder: Folder, view: FolderView, seen: str = "") -> dict[str, Json]:
         over = self.over is not None and self.over()
         about: dict[str, Json] = {
             "client": self.client, "limit": self.limit, "over": over, "person": folder.person,
             "page": self.page, "others": max(len(self.people) - 1, 0),
-            **_learned(folder),
+            "place": self.places[folder.person], "no_longer": len(self._no_longer_asked()),
+            **_learned(folder, view),
         }  # fmt: skip
-        return about | page_state.state(view)
+        return about | page_state.state(view, seen)
 
     def _give(
         self, folder: Folder, entries: Sequence[Entry | None]
@@ -254,15 +275,22 @@ def _kept(folder: Folder) -> str:
     return Progress(len(folder.answers()), 0, 0, unsure).kept
 
 
-def _learned(folder: Folder) -> dict[str, Json]:
+def _learned(folder: Folder, view: FolderView) -> dict[str, Json]:
     """What was learned of a person, as far as it can be read: answering goes on without it, and
     what is wrong with the file is told where it is shown. The model still `knows` of a person from
-    whom an answer was deleted just now."""
+    whom an answer was deleted just now, and something `remains` where all were."""
     try:
         learned = page_state.learned(effect.read(folder), folder.person)
-        return {"learned": learned, "knows": bool(learned) or effect.taken_away(folder)}
+        remains = _all_deleted(view) and effect.remains(folder)
+        knows = bool(learned) or effect.taken_away(folder)
+        return {"learned": learned, "knows": knows, "remains": remains}
     except UserError:
-        return {"learned": None, "knows": False}
+        return {"learned": None, "knows": False, "remains": False}
+
+
+def _seen(request: Request) -> str:
+    """The question that the person looks at; "" if there is none."""
+    return unquote(request.headers.get(SEEN_HEADER, ""))
 
 
 def _browsed(request: Request) -> bool:

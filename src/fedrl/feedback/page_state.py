@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 from fedrl.feedback.answer_log import Entry, FolderView, StandingEntry
-from fedrl.feedback.effect import SIDES, Effect
+from fedrl.feedback.effect import LISTS, Effect
 from fedrl.feedback.entries import LONGEST_COMMENT, Conflict
 from fedrl.feedback.http_server import Json, Refused
 from fedrl.feedback.queries import Query
@@ -20,11 +20,19 @@ LONGEST_NAME = 100
 """Characters of the word that makes an entry count once; it is kept on the disk."""
 
 
-def state(view: FolderView) -> dict[str, Json]:
-    """What waits, what was said last, and how far the person is."""
+def state(view: FolderView, seen: str = "") -> dict[str, Json]:
+    """What waits, what was said last, and how far the person is.
+
+    What the person has `seen` is there as long as it can be answered, also where more than a page
+    holds came before it, and where its guess was made anew.
+    """
+    waiting = view.pending
+    if (looked := view.replaced(seen)) and looked not in waiting:
+        waiting = [looked, *(one for one in waiting if one.keys != looked.keys)]
+    questions = [*waiting[:AHEAD], *(one for one in waiting[AHEAD:] if one.id == seen)]
     return {
         "progress": view.progress._asdict(),
-        "questions": [_shown(view, query) for query in view.pending[:AHEAD]],
+        "questions": [_shown(view, query) for query in questions],
         "recent": [_said(view, query, entry) for query, entry in view.recent(BEHIND)],
     }
 
@@ -61,7 +69,7 @@ def effect(found: Effect | None, person: str, deleted: bool = False) -> dict[str
     if found is None or not found.answers:
         return {"effect": None, "deleted": deleted}
     sides: dict[str, Json] = {
-        side: [one._asdict() for one in getattr(found, side)] for side in (*SIDES, "first")
+        side: [one._asdict() for one in getattr(found, side)] for side in LISTS
     }
     about = {
         "kind": found.kind, "answers": found.answers, "time": found.time,

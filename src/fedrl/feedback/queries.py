@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["rate", "compare"]
+Stale = Literal["", "deleted", "learned", "replaced"]
+"""Why a guess that waits is none of today's (`stale_guesses`)."""
 
 
 class Query(NamedTuple):
@@ -27,7 +29,7 @@ class Query(NamedTuple):
     scores: tuple[float, ...]  # the model's, on the scale that the query is about
     prompt: str = ""  # how all items begin, where a model went on from something that was given
     guessed: bool = True  # whether scores tell items apart; else each is where all items start
-    stale: bool = False  # an answer was deleted since: the guess may follow from it
+    stale: Stale = ""  # what has happened since the guess was made
 
 
 class Answer(NamedTuple):

@@ -44,9 +44,17 @@ function card(question, place, now) {
       score.append(make("span", "word", "Our guess "), stars(guess), tenths(guess));
       made.append(score);
     }
-    if (early(question, now)) made.append(make("div", "score early", early(question, now)));
   }
   return made;
+}
+
+// What has happened since a guess was made, also while it is looked at; whether that is news.
+export function showEarly(question, now) {
+  const told = early(question, now), box = document.querySelector(".item.alone .early");
+  if (!document.querySelector(".item.alone") || (box?.textContent ?? "") === told) return false;
+  box?.remove();
+  if (told) document.querySelector(".item.alone").append(make("div", "score early", told));
+  return true;
 }
 
 // News until the person has looked at what it changed.
@@ -97,7 +105,9 @@ export function showEnd({ progress: { answered, sitting, pending }, limit }) {
 export function showLately(now) {
   if (!isNew("lately", now.recent)) return;
   $("lately").hidden = !now.recent.length;
-  $("recent").replaceChildren(...now.recent.slice(0, LATELY).map((one) => {
+  // Of what was skipped only what "Undo" would take back: nothing was said of it.
+  const said = now.recent.filter((one, place) => !one.skip || !place);
+  $("recent").replaceChildren(...said.slice(0, LATELY).map((one) => {
     if (one.value === null) {
       const row = make("li", "none"), word = one.skip ? "Skipped" : UNSURE;
       row.append(make("b", "", word), make("span", "", shortItems(one)));

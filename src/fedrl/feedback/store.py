@@ -22,17 +22,16 @@ In a deployment this folder lives on the client's own machine. Nothing in it is 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.types import UserError
 from fedrl.feedback import entries as rules
-from fedrl.feedback import folder_lines
+from fedrl.feedback import folder_lines, stale_guesses
 from fedrl.feedback.answer_log import AnswerLog, Entry, FolderView, Line, Progress, about
 from fedrl.feedback.effect_rest import after_deletion
 from fedrl.feedback.entries import Conflict
@@ -43,7 +42,6 @@ MOST = 200
 QUESTIONS, ANSWERS, EFFECT, LOCK = "questions.jsonl", "answers.jsonl", "effect.json", ".lock"
 PEOPLE = "people"
 PERSON = re.compile(r"\w[\w .-]{0,39}")
-Parsed = TypeVar("Parsed")
 Given = Mapping[str, Mapping[str, float]]
 """Answers by person and query."""
 
@@ -100,9 +98,13 @@ class Folder:
         """
         with self._locked():
             view = self._view()
-            asked = {query.id: view.queries.get(query.id, query) for query in queries}
-            after = FolderView(asked | view.queries, view.log)
             answered = {name for log in self._logs() for name in log.closed}
+            known = {
+                name: query for name, query in view.queries.items()
+                if query.stale != "replaced" or name in answered
+            }  # fmt: skip
+            asked = {query.id: known.get(query.id, query) for query in queries}
+            after = FolderView(asked | view.queries | asked, view.log)
             waiting = [query.id for query in after.pending if query.id not in answered]
             dropped = set(waiting[self.most :])
             kept = [query for name, query in after.queries.items() if name not in dropped]
@@ -134,28 +136,37 @@ class Folder:
         return {name for log in logs for name in log.closed | log.forgotten} - given
 
     def drop_stale(self) -> set[str]:
-        """Drop guesses from before a deletion that nobody has dealt with; the queries that stay.
+        """Drop guesses that nobody has dealt with and that are none of today's; the queries that
+        stay.
 
         One that somebody has deleted stays: it is what is not to be asked again.
         """
         with self._locked():
-            queries = self._parsed(QUESTIONS, folder_lines.query)
-            dealt = {name for log in self._logs() for name in log.closed | log.forgotten}
-            kept = [one for one in queries if not one.stale or one.id in dealt]
-            if kept != queries:
-                self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in kept))
-            return {one.id for one in kept}
+            dealt = self._dealt()
+            kept = self._replace_queries(
+                lambda queries: stale_guesses.in_next_round(queries, dealt, self.most)
+            )
+            return {one.id for one in kept if one.id in dealt or not one.stale}
+
+    def answered_late(self) -> list[Query]:
+        """Guesses that were made anew while somebody looked at them, and have an answer."""
+        return [query for query, _ in self.heard() if query.stale == "replaced"]
 
     def given(self) -> Given:
         """What each has answered, by query; a person without a name is ""."""
         with self._locked():
             return self._given()
 
-    def write_effect(self, data: bytes, heard: Given) -> bool:
-        """What the answers changed, unless somebody has taken one of them back meanwhile."""
+    def write_effect(self, data: bytes, heard: Given, learned: bool) -> bool:
+        """What the answers changed, unless somebody has taken one of them back meanwhile.
+
+        Where the model has `learned` something new, guesses that wait are from before that.
+        """
         with self._locked():
             given = self._given()
             stands = all(said.keys() <= given.get(who, {}).keys() for who, said in heard.items())
+            if stands and learned:
+                self._replace_queries(stale_guesses.after_learning)
             if stands:
                 self.replace(EFFECT, data)
             return stands
@@ -173,6 +184,17 @@ class Folder:
         """Of everybody who answers here."""
         names = ["", *self.people]
         return [self._log(f"{PEOPLE}/{name}/{ANSWERS}" if name else ANSWERS) for name in names]
+
+    def _dealt(self) -> set[str]:
+        """Queries that somebody has closed or deleted."""
+        return {name for log in self._logs() for name in log.closed | log.forgotten}
+
+    def _replace_queries(self, changed: Callable[[list[Query]], list[Query]]) -> list[Query]:
+        queries = self._parsed(QUESTIONS, folder_lines.query)
+        kept = changed(queries)
+        if kept != queries:
+            self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in kept))
+        return kept
 
     # The person's side ---------------------------------------------------------------------------
 
@@ -268,10 +290,8 @@ class Folder:
 
     def _strip_learned(self) -> None:
         """What the answers changed follows from them, as do guesses that wait: these say so."""
-        queries = self._parsed(QUESTIONS, folder_lines.query)
-        marked = [one._replace(stale=one.guessed and one.kind == "rate") for one in queries]
-        if marked != queries:
-            self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in marked))
+        dealt = self._dealt()
+        self._replace_queries(lambda queries: stale_guesses.after_deletion(queries, dealt))
         path = self.path / EFFECT
         rest = after_deletion(path.read_bytes()) if path.exists() else b""
         if rest:
@@ -303,7 +323,7 @@ class Folder:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone with the files. The lock is opened each time: it holds between threads too."""
-        with self._trouble(), _opened(self.path / LOCK) as lock:
+        with self._trouble(), folder_lines.opened(self.path / LOCK) as lock:
             file_locks.lock(lock)
             yield
 
@@ -324,47 +344,17 @@ class Folder:
             log.apply(line)
         return log
 
-    def _parsed(self, name: str, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
-        """Whole lines; what follows the last line's end was never finished."""
-        try:
-            data = (self.path / name).read_bytes()
-        except FileNotFoundError:
-            return []
-        parsed = []
-        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-            try:
-                parsed.append(parse(line))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise UserError(
-                    f"{self.path / name}, line {number} is damaged; remove this line to go on"
-                ) from None
-        return parsed
+    def _parsed(
+        self, name: str, parse: Callable[[bytes], folder_lines.Parsed]
+    ) -> list[folder_lines.Parsed]:
+        return folder_lines.whole_lines(self.path / name, parse)
 
     def _append(self, lines: Sequence[Line]) -> None:
-        if not lines:
-            return
-        with _opened(self.path / self.answers_file) as file:
-            end = os.lseek(file, 0, os.SEEK_END)
-            whole = os.pread(file, end, 0).rfind(b"\n") + 1
-            os.ftruncate(file, whole)
-            data = folder_lines.json_lines(lines)
-            while data:
-                written = os.pwrite(file, data, whole)
-                data, whole = data[written:], whole + written
-            os.fsync(file)
+        if lines:
+            folder_lines.append(self.path / self.answers_file, folder_lines.json_lines(lines))
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file of this folder: all of it or nothing, also if the power goes; otherwise
         answers might outlive the queries that they belong to."""
         with self._trouble():
             write_atomically(self.path / name, data, OWNER_ONLY)
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """A file of this client's, for nobody else; made if it is missing."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        yield file
-    finally:
-        os.close(file)

@@ -30,6 +30,17 @@ export function say(text, more) {
   if (more) saying = "";
 }
 
+// A link that opens nothing: one that was `known` did so once.
+export function noLink(known, count, lasts) {
+  const link = known ? "This link is no longer valid. Ask for a new link whoever gave you this one."
+    : "This link is not complete, or no longer valid. Open the whole link that you were given, or " +
+      "ask for a new link.";
+  if (!count) return link;
+  const entries = count === 1 ? "Your last entry is" : `Your last ${count} entries are`;
+  return `${link} ${entries} ${lasts ? "kept in this browser and sent once you open the new link in it."
+    : "not sent, and lost when you close this page: this browser keeps nothing."}`;
+}
+
 // What becomes of entries that could not be sent.
 export function unsent(count) {
   if (!count) return "Nothing is lost; this page tries again by itself.";

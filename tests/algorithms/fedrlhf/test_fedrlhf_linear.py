@@ -181,6 +181,72 @@ def test_guesses_from_before_a_deletion_are_made_anew_in_the_next_round(tmp_path
         assert len(folder.pending()) == len(after)
 
 
+def test_guesses_are_made_anew_once_something_new_was_learned_and_a_late_answer_counts(tmp_path):
+    """Whoever looks at a guess meanwhile, or answers without a connection, is heard."""
+    found = world(ratings=100, movies=400)
+    options = {"feedback": "live", "feedback_folder": str(tmp_path), "rating_queries": 30}
+    algorithm = linear(found, **options)
+    folder = Folder(client_folder(tmp_path, 0))
+    spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None]
+    kept: Tensors | None = None
+
+    def after_round(number: int, turned: int) -> tuple[float, dict[str, Query]]:
+        nonlocal kept
+        state = algorithm.init(0)
+        moved = algorithm.broadcast(state | {"movie": state["movie"] + turned * spread}, 1)
+        done = algorithm.local(Job(0, moved, kept, 1, number))
+        kept = done.state
+        return done.metrics["env/answers"], {query.keys[0]: query for query in folder.pending()}
+
+    after_round(1, 1)
+    heard, before = after_round(2, 1)
+    assert heard == 0
+    assert not any(query.stale for query in before.values())  # nothing new was learned
+    shown = list(before.values())
+    folder.answer(shown[0].id, 1)
+    heard, same = after_round(3, 1)
+    assert heard == 1
+    waited = before.keys() & same.keys()
+    assert all(same[key].stale == "learned" for key in waited)
+    assert len(waited) > 20
+    _, anew = after_round(4, -1)
+    assert waited <= anew.keys()
+    assert not any(query.stale for query in anew.values())
+    stars = [[some[key].scores[0] for key in waited] for some in (before, anew)]
+    assert np.corrcoef(np.array(stars))[0, 1] < -0.5
+    late = next(query for query in shown[1:] if anew[query.keys[0]].id != query.id)
+    assert folder.answer(late.id, -1)  # it was on the screen
+    assert late.keys not in {query.keys for query in folder.pending()}
+    assert after_round(5, -1)[0] == 1
+    assert after_round(6, -1)[0] == 0
+    assert {query.id for query, _ in folder.heard()} == {shown[0].id, late.id}
+
+
+def test_what_fell_most_is_told_with_its_stars_before_anybody_answered(tmp_path):
+    found = world(ratings=100, movies=400)
+    algorithm = linear(found, feedback="live", feedback_folder=str(tmp_path), rating_queries=30)
+    folder = Folder(client_folder(tmp_path, 0))
+    spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None]
+    kept: Tensors | None = None
+    for number, turned in enumerate((1, -1)):
+        state = algorithm.init(0)
+        moved = algorithm.broadcast(state | {"movie": state["movie"] + turned * spread}, 1)
+        kept = algorithm.local(Job(0, moved, kept, 1, number)).state
+        if not number:
+            first = effect.read(folder)
+            folder.answer(folder.pending()[0].id, 1)
+    told = effect.read(folder)
+    assert told.first == first.with_answers
+    assert (len(first.fell), len(told.fell)) == (0, 5)
+    falls = [round(one.first - one.score, 2) for one in told.fell]
+    assert falls == sorted(falls, reverse=True)
+    assert min(falls) > 0
+    assert max(effect.beginning(folder)) == first.with_answers[0].score
+    assert {one.item for one in first.with_answers} & {one.item for one in told.fell}
+    folder.forget_all()
+    assert len(effect.beginning(folder)) == told.films  # it holds nothing of an answer
+
+
 @pytest.mark.parametrize(
     "filed, shown",
     {

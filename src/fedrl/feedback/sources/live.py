@@ -31,8 +31,12 @@ class LivePerson:
         return self.folder.given()
 
     def still_asked(self) -> set[str]:
-        """Names of the queries that stay: guesses from before a deletion are dropped here."""
+        """Names of the queries that stay: guesses that are none of today's are dropped here."""
         return self.folder.drop_stale()
+
+    def answered_late(self) -> list[Query]:
+        """Queries that were asked anew, with another guess, before their answer came."""
+        return self.folder.answered_late()
 
     def declined(self) -> set[str]:
         """Queries that stay without an answer: nobody can say, or what was said is deleted."""

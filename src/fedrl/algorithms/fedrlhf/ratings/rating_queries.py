@@ -10,8 +10,10 @@ People give few answers: `most` is how many a person is asked for in all.
 A living person's answers are private and may be taken back, rounds later. So a client's state,
 which a run's checkpoints stand for, does not hold them but only which queries were asked: all of
 these are asked again in every round, and the answers that stand are read from the person's folder.
-Guesses that wait while an answer is deleted may follow from it: the next round drops them, and asks
-about their movies with its own scores.
+Guesses that wait while the model learns something new are none of today's, and those that wait
+while an answer is deleted may follow from it: the next round drops them, and asks about their
+movies with its own scores. Who was looking at one meanwhile is heard all the same, but not after a
+deletion.
 
 A model that has learned nothing scores all movies alike, which is no guess; nor is a score that all
 questions of a person show, whatever the model thinks of movies that were not asked about. A person
@@ -128,13 +130,16 @@ def ask(
         living = person if isinstance(person, LivePerson) else None
         lost = _lost(data, late, stars, living.still_asked()) if living else []
         late = [query for query in late if query not in lost]
+        late += _answered_late(data, row, late, living) if living else []
         put = [query for query in before.get(row, []) if query not in lost]
         room = max(most - len(put), 0) if most else sum(counts) + len(lost)
         rated = {query.first for query in put if query.second < 0} if once else set()
         fresh = own[[place not in rated for place in own.tolist()]] if rated else own
         random = seeding.generator(seed, "questions", client=user)
         new = draw_queries(own, stars, counts, random, fresh)
-        new += [query._replace(score=half_stars(stars[query.first])) for query in lost]
+        if lost:  # these keep their room
+            new = new[: max(room - len(lost), 0)]
+            new += [query._replace(score=half_stars(stars[query.first])) for query in lost]
         shown = {query: query.score for query in (*put, *new[:room]) if query.second < 0}
         guessed = told_apart and tells_apart(np.array(list(shown.values())))
         if living and not guessed:
@@ -167,6 +172,20 @@ def _lost(
         query for query in late
         if query.second < 0 and to_query(data, query, stars).id not in known
     ]  # fmt: skip
+
+
+def _answered_late(
+    data: ClientRatings, row: int, late: Sequence[RatingQuery], living: LivePerson
+) -> list[RatingQuery]:
+    """Ratings that were dropped and are answered since."""
+    own = np.flatnonzero(data.train.user == row).tolist()
+    places = {data.key(place): place for place in own}
+    found = [
+        RatingQuery(places[query.keys[0]], -1, query.scores[0])
+        for query in living.answered_late()
+        if query.keys[0] in places
+    ]
+    return [query for query in found if query not in late]
 
 
 def _fewer_ratings(queries: Sequence[RatingQuery], most: int) -> list[RatingQuery]:

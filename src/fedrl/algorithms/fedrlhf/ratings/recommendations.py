@@ -7,7 +7,7 @@ answers' and nothing else's. It is written into the person's private folder (`fe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,27 +22,54 @@ from fedrl.feedback.effect import Effect, Recommendation
 from fedrl.feedback.rating_kernels import Examples, Single
 from fedrl.feedback.store import Folder, client_folder
 
-BEST = 10
+BEST, FALLEN = 10, 5
 Policy = Tensors
 High = Callable[[Policy, Examples], np.ndarray]
 
 
-def recommendations(
-    data: ClientRatings, policy: Policy, high: High, genres: Single
-) -> tuple[Recommendation, ...]:
-    """The best movies of those that the client's person has not rated, with their stars."""
+def stars_of_new(data: ClientRatings, policy: Policy, high: High, genres: Single) -> np.ndarray:
+    """Of the movies that the client's person has not rated, as a person reads them."""
     (row,) = data.users.tolist()
     new = _new(data)
     scores = high(policy, Examples(np.full(len(new), row, np.int64), new, genres[new]))
-    best = np.argsort(-scores, kind="stable")[:BEST]
-    stars = np.round(metrics.stars(scores).astype(np.float64), 2)
+    return np.round(metrics.stars(scores).astype(np.float64), 2)
+
+
+def recommendations(
+    data: ClientRatings, stars: np.ndarray, other: np.ndarray, first: np.ndarray | None
+) -> tuple[Recommendation, ...]:
+    """The best of these movies."""
+    best = np.argsort(-stars, kind="stable")[:BEST]
+    same = [int((stars == stars[place]).sum()) for place in best.tolist()]
+    return _listed(data, best, stars, same, other, first)
+
+
+def fallen(
+    data: ClientRatings, stars: np.ndarray, other: np.ndarray, first: np.ndarray
+) -> tuple[Recommendation, ...]:
+    """The movies whose stars fell most since the `first` ones."""
+    moved = np.round(stars - first, 2)
+    most = [
+        place for place in np.argsort(moved, kind="stable")[:FALLEN].tolist() if moved[place] < 0
+    ]
+    same = [int((moved == moved[place]).sum()) for place in most]
+    return _listed(data, np.array(most, np.int64), stars, same, other, first)
+
+
+def _listed(
+    data: ClientRatings, places: np.ndarray, stars: np.ndarray, same: Sequence[int],
+    other: np.ndarray, first: np.ndarray | None,
+) -> tuple[Recommendation, ...]:  # fmt: skip
+    new = _new(data)
     return tuple(
         Recommendation(
             shown_text(data.catalogue[int(new[place])]),
             float(stars[place]),
-            sharing=int((stars == stars[place]).sum()),
+            sharing=sharing,
+            first=None if first is None else float(first[place]),
+            other=float(other[place]),
         )
-        for place in best.tolist()
+        for place, sharing in zip(places.tolist(), same, strict=True)
     )
 
 
@@ -65,9 +92,16 @@ def write_effect(
     """Where a person answers: tell what came of it. `without` is only computed there."""
     if settings.feedback != "live" or not data.weight.any():
         return
-    before, after = (
-        recommendations(data, policy, high, genres) for policy in (without(), with_answers)
-    )
     folder = Folder(client_folder(Path(settings.feedback_folder), int(data.people[0].name)))
-    found = Effect("films", len(memory.answered), before, after, round=round, films=len(_new(data)))
+    before, after = (
+        stars_of_new(data, policy, high, genres) for policy in (without(), with_answers)
+    )
+    known = np.array(effect.beginning(folder), np.float64)
+    first = known if len(known) == len(after) else None
+    found = Effect(
+        "films", len(memory.answered), recommendations(data, before, after, first),
+        recommendations(data, after, before, first), round=round, films=len(after),
+        fell=() if first is None else fallen(data, after, before, first),
+        stars=tuple(after.tolist()),
+    )  # fmt: skip
     effect.write(folder, found, memory.given)
