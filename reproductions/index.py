@@ -53,7 +53,8 @@ RULES = (
     (FAILS, "the whole interval lies elsewhere, or what is left of a difference is below the "
             "margin that counts"),
     (OPEN, "everything else; then the number of seeds that would decide it, if mean and deviation "
-           "stay what they are, and their cost stand beside it. Nothing follows from one seed"),
+           "stay what they are, and their cost stand beside it, or that the line is too near for "
+           "that. Nothing follows from one seed"),
     (NOT_JUDGED, "one of two sides has not been tuned for the comparison as the other was, or is "
                  "best at an end of what was tried, or explores more to the end; or neither has "
                  "learned anything; or a bound up to a constant that is not named is exceeded; or "

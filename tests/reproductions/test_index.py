@@ -178,6 +178,13 @@ def test_the_seeds_that_would_decide_depend_on_what_is_asked():
     assert "; 21 would decide" in verdicts.in_words(OPEN, (0.8, half), 20, 20, margin=1.0)
 
 
+def test_a_mean_on_the_line_names_no_number_of_seeds():
+    said = verdicts.in_words(OPEN, (0.0004, 0.01), 5, 5, each=70.0, digits=3)
+    far = "so near the line that 100 times these seeds would not decide"
+    assert said == f"**undecided** (+0.000 ± 0.010; {far})"
+    assert "would decide, " in verdicts.in_words(OPEN, (0.004, 0.01), 5, 5, each=70.0, digits=3)
+
+
 def test_a_rule_that_is_younger_than_the_runs_is_marked():
     said = Statement("Figure 1", "it rises", HOLDS, "+1", 4, [RECORD, OTHER])
     letters = {"a CPU, 2 cores": "A", "B, ? cores": "B"}
