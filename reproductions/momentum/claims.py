@@ -164,7 +164,7 @@ def readings(parts: Parts) -> Iterator[tuple[str, Part, str]]:
     """The paper's own steps on CartPole: in words, the part, and how its cells' names start."""
     own, start = parts["paper_steps"], "eta=0.75,lambda=0.6,"
     yield "η = 0.75, λ = 0.6, g as written", own, f"{start}formula,"
-    yield "the same, returns standardised", own, f"{start}standardised,"
+    yield "η = 0.75, λ = 0.6, returns standardised", own, f"{start}standardised,"
     yield "as the authors' release computes", parts["release"], ""
 
 
