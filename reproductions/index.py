@@ -29,7 +29,7 @@ from reproductions.pages import (
     markdown_table,
 )
 from reproductions.records import Data
-from reproductions.statements import NOT_JUDGED, WORDS, Health, Statement
+from reproductions.statements import NOT_JUDGED, WORDS, Health, Statement, findings, tally
 from reproductions.study import FOLDER, analysis_of, prepare
 from reproductions.verdict_bars import drawn
 from reproductions.verdicts import FAILS, HOLDS, OPEN
@@ -53,10 +53,12 @@ RULES = (
     (FAILS, "the whole interval lies elsewhere, or what is left of a difference is below the "
             "margin that counts"),
     (OPEN, "everything else; then the number of seeds that would decide it, if mean and deviation "
-           "stay what they are, and their cost stand beside it. Nothing follows from one seed"),
+           "stay what they are, and their cost stand beside it, or that the line is too near for "
+           "that. Nothing follows from one seed"),
     (NOT_JUDGED, "one of two sides has not been tuned for the comparison as the other was, or is "
                  "best at an end of what was tried, or explores more to the end; or neither has "
-                 "learned anything; or a bound up to a constant that is not named is exceeded"),
+                 "learned anything; or a bound up to a constant that is not named is exceeded; or "
+                 "what the paper does not say was chosen by the same cells"),
     (NOT_MEASURED, "there is no record yet"),
 )  # fmt: skip
 FROM = "In the tables *from* is the commit of the code and the machine: {}."
@@ -183,6 +185,9 @@ def introduced(one: Indexed) -> str:
         f"`reproductions/{one.paper}/{own[0]}`, commit {one.rules}. Command: {commands}. "
         "Rows in italics are not the paper's: what its statements rest on."
     )
+    rows = [statement for statement in one.statements if not statement.ours]
+    if findings(rows) < len(rows):
+        told += f" Some rows are readings of one finding: {tally(rows)}."
     return filled(told)
 
 

@@ -32,6 +32,8 @@ class Statement:
     """Not the paper's: what a claim of it rests on."""
     afterwards: bool = False
     """Its rule was written, or written anew, when its runs were there."""
+    finding: str = ""
+    """What rows of one place share that are readings of one claim; nothing if it stands alone."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,25 @@ def judged(where: str, claim: str, text: str | None, records: Iterable[Data], se
     word = verdict_of(text)
     found = [] if word == NOT_MEASURED else list(records)
     return Statement(where, claim, word, plain(text), seeds or seeds_of(found), found, ours)
+
+
+def tally(statements: Sequence[Statement]) -> str:
+    """How many rows there are of each verdict, and how many findings these are."""
+    several = {HOLDS: "hold", FAILS: "do not hold"}
+    told = []
+    for word in WORDS:
+        rows = [one for one in statements if one.verdict == word]
+        verb = word if len(rows) == 1 else several.get(word, word)
+        found = findings(rows)
+        of = f" ({found} finding{'s' * (found != 1)})" if found < len(rows) else ""
+        told += [f"{len(rows)} {verb}{of}"] * bool(rows)
+    return ", ".join(told)
+
+
+def findings(statements: Sequence[Statement]) -> int:
+    """Rows, but those once that are readings of one claim."""
+    keys = [(one.where, one.finding) for one in statements]
+    return sum(not finding for _, finding in keys) + len({key for key in keys if key[1]})
 
 
 def verdict_of(text: str | None) -> str:

@@ -153,11 +153,15 @@ def in_numbers(
 def would_decide(half: float, seeds: int, wanted: float, each: float, what: str = "") -> str:
     """So many seeds, and the time of those that are missing at `each` seconds."""
     needed = enough(half, seeds, max(wanted, 1e-9))
+    if needed > NEAR * seeds:
+        return f"so near the line that {NEAR} times these seeds would not decide"
     cost = (needed - seeds) * each
     unit = f" {what}" if what else ""
     return f"{needed:,}{unit} would decide" + (f", {duration(cost)} more" if cost else "")
 
 
+NEAR = 100
+"""Times the seeds that there are, beyond which a count of them says only that the line is near."""
 MOST = 100_000
 """Seeds beyond which nobody counts."""
 

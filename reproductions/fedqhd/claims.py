@@ -13,11 +13,22 @@ from pathlib import Path
 
 import numpy as np
 
+from fedrl.report import plots
 from reproductions.fedqhd.plan import ENCODERS, Plan
-from reproductions.fedqhd.results import PAPER, Results, ended, reproduced, returns
+from reproductions.fedqhd.results import PAPER, Results, ended, reproduced, returns, shown
 from reproductions.pages import Row, markdown_table
 from reproductions.results import Runs, Trained
-from reproductions.verdicts import FAILS, HOLDS, OPEN, Difference, gap, in_words, signed
+from reproductions.verdicts import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    BySeed,
+    Difference,
+    gap,
+    in_words,
+    signed,
+    values,
+)
 
 RULES = tomllib.loads((Path(__file__).parent / "verdicts.toml").read_text(encoding="utf-8"))
 Judge = Callable[[str, str, int], str | None]
@@ -79,7 +90,9 @@ def better(results: Results, found: Runs, plan: Plan, method: str) -> Judge:
         apart = exploring(ours, base)
         fair = had_a_chance(results, task, method, name, f"fedqhd-{encoders}") and not apart
         if fair:
-            return gained(ours, base, RULES["margin"][task])
+            text = gained(ours, base, RULES["margin"][task])
+            network = plan.methods[method].space_of(encoders) in NETWORKS
+            return text and text + (below_published(ended(base), task) if network else "")
         difference = gap(ended(ours), ended(base))
         if difference is None:
             return None
@@ -87,6 +100,19 @@ def better(results: Results, found: Runs, plan: Plan, method: str) -> Judge:
         return f"{word} ({signed(difference)}{apart})"
 
     return judge
+
+
+NETWORKS = ("dqn", "distill")
+"""What rows are tuned in that stand beside a published DQN."""
+
+
+def below_published(base: BySeed, task: str) -> str:
+    """Where a tuned network stays below a published one by more than the margin: to be better than
+    it shows little."""
+    found, zoo = values(base), RULES["zoo"][task]
+    if found is None or float(sum(plots.interval(found))) >= zoo["mean"] - RULES["margin"][task]:
+        return ""
+    return f"; the baseline has {shown(base)}, the zoo's greedy DQN {zoo['mean']:g}"
 
 
 def had_a_chance(results: Results, task: str, method: str, name: str, ours: str) -> bool:

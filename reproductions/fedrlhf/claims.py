@@ -188,10 +188,9 @@ def of_tradeoff(results: Results) -> Iterator[Statement]:
     if columns:
         rates, lams = tradeoff.fitted(results, columns), results.lams
         each = seconds(cells)
-        found = (
-            f"(λ to the power {tradeoff.shown_rate(rates.excess, 2)} of what feedback adds to P, "
-            f"over {tradeoff.fitted_over(rates.excess, lams)})"
-        )
+        power = tradeoff.shown_rate(rates.excess, 2)
+        over = tradeoff.fitted_over(rates.excess, lams)
+        found = f"(what feedback adds to P grows as λ to the power {power}: over {over})"
         said["P"] = f"**{squared(rates.excess)}** {found}"
         said["rate"] = f"**{as_fast(rates.excess)}** {found}"
         said["J_g"] = straight(rates.performance, -1, 4, lams, columns["J_g"], each)

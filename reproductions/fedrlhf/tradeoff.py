@@ -117,11 +117,11 @@ def shown_rate(rate: Rate, digits: int) -> str:
 
 def fitted_over(rate: Rate, lams: Sequence[float]) -> str:
     """Which λs the excess is fitted over, and which seeds are not."""
-    used = ", ".join(f"{lam:g}" for lam in lams if lam >= LARGE)
-    return (
-        f"λ = {used}, without {rate.left_out} of {len(rate.by_seed)} seeds, where feedback adds "
-        "nothing at one of these"
-    )
+    used = "λ = " + ", ".join(f"{lam:g}" for lam in lams if lam >= LARGE)
+    if not rate.left_out:
+        return used
+    seeds = f"{rate.left_out} of {len(rate.by_seed)} seeds"
+    return f"{used}, without {seeds}, where feedback adds nothing at one of these"
 
 
 def straightness(lams: Sequence[float], values: np.ndarray) -> float:

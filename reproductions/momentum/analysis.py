@@ -7,7 +7,6 @@ explanations in *Why* are prose, written for the full scale.
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,9 +26,9 @@ from reproductions.momentum.theorems import Theorems
 from reproductions.momentum.theory import Constants
 from reproductions.momentum.tuning import Tuning, tasks
 from reproductions.pages import NOT_MEASURED, Page, Row, markdown_table
-from reproductions.statements import WORDS, Health, Statement
+from reproductions.statements import Health, Statement, findings, tally
 from reproductions.study import Study
-from reproductions.verdicts import FAILS, HOLDS, number, slope, verdict
+from reproductions.verdicts import number, slope, verdict
 
 __all__ = ["health", "statements", "tasks", "write"]
 
@@ -90,16 +89,12 @@ class Analysis:
 
     @cached_property
     def counts(self) -> str:
-        """How many of the paper's claims there are of each verdict, in words."""
-        found = Counter(one.verdict for one in self.statements if not one.ours)
-        several = {HOLDS: "hold", FAILS: "do not hold"}
-
-        def words(verdict: str) -> str:
-            one = found[verdict] == 1
-            return f"{found[verdict]} {verdict if one else several.get(verdict, verdict)}"
-
-        told = ", ".join(words(verdict) for verdict in WORDS if found[verdict])
-        return f"Of {found.total()} claims of the paper: {told}."
+        """How many rows of the paper's claims there are of each verdict, in words."""
+        rows = [one for one in self.statements if not one.ours]
+        return (
+            f"Of {len(rows)} rows about claims of the paper, which are {findings(rows)} findings, "
+            f"some read in several ways: {tally(rows)}."
+        )
 
     @cached_property
     def comparisons(self) -> comparisons.Comparisons:

@@ -7,28 +7,25 @@ it; None where a record is missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from fedrl.core.types import Tables
 from fedrl.report import plots
-from reproductions.momentum.fairness import fair, sampled, unjudged, unmarked
+from reproductions.momentum.fairness import different_steps, fair, sampled, unjudged, unmarked
 from reproductions.momentum.judging import (
     RULES,
     better,
     difference,
-    is_better,
     less_variance,
     no_difference,
     some,
 )
 from reproductions.momentum.parts import METHODS, TASKS, Part, shown
+from reproductions.momentum.table2 import CHOSEN, as_published, flat, small_beta_wins
 from reproductions.momentum.theorems import WHERE, Theorems, direction
 from reproductions.momentum.tuning import Tuning
-from reproductions.records import Data
 from reproductions.statements import NOT_JUDGED, Statement, judged
-from reproductions.verdicts import FAILS, HOLDS, OPEN, alike, together
+from reproductions.verdicts import FAILS, HOLDS, signed, together
 
 Parts = Mapping[str, Part]
 MARGIN, SEEDS = RULES["margin"], RULES["seeds"]
@@ -36,6 +33,9 @@ BETAS = ("0.2", "0.5", "0.8")
 BEST = {("cartpole", "fedsvrpg-m"): "0.2", ("cartpole", "fedhapg-m"): "0.8",
         ("halfcheetah", "fedsvrpg-m"): "0.5", ("halfcheetah", "fedhapg-m"): "0.5"}  # fmt: skip
 """The β that Figure 1 shows as the best."""
+ONE_OF = f"one of β = {', '.join(BETAS)}"
+PAIRS = {beta: (f"fedhapg-m beta={beta}", f"fedsvrpg-m beta={beta}") for beta in BETAS}
+PAIRED = [name for pair in PAIRS.values() for name in pair]
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,23 @@ class Claim:
     cells: Sequence[str] | None = None
     """Those behind it; all of the part if None."""
     ours: bool = False
-    more: Sequence[Data] = field(default=(), repr=False)
     rule: str = ""
     """Of `verdicts.toml`, where the claim has one by name."""
+    finding: str = ""
+    """What several claims are readings of."""
 
     @property
     def statement(self) -> Statement:
-        records = [*self.part.records(self.cells), *self.more]
+        records = self.part.records(self.cells)
         said = judged(self.where, self.claim, self.text, records, ours=self.ours)
-        return replace(said, afterwards=self.rule in RULES["afterwards"])
+        return replace(said, afterwards=self.rule in RULES["afterwards"], finding=self.finding)
 
 
 def claims(parts: Parts, tuning: Tuning, paper: Tables) -> list[Claim]:
     return [
         *of_table2(parts, paper["table2"]),
         *of_figure1(parts, tuning),
+        *at_papers_steps(parts),
         *of_figure2(parts),
         *of_table3(parts, paper["table3"], tuning),
         *of_theorems(parts),
@@ -76,10 +78,17 @@ def claims(parts: Parts, tuning: Tuning, paper: Tables) -> list[Claim]:
 
 def of_table2(parts: Parts, paper: Tables) -> Iterator[Claim]:
     part, kernels, regimes = parts["table2"], parts["kernels"], parts["regimes"]
-    yield Claim("Table 2", "a small β beats β = 1, at every κ", small_beta_wins(part), part)
-    yield Claim("Table 2", "the levels of its thirty cells", as_published(part, paper), part)
-    yield Claim("Table 2", "flat in κ, for every kernel", flat(parts), part, None, False,
-                kernels.records())  # fmt: skip
+    for said, text in (
+        ("a small β beats β = 1, at every κ", small_beta_wins(part)),
+        ("the levels of its thirty cells", as_published(part, paper)),
+        ("flat in κ, uniform kernels", flat(part)),
+    ):
+        yield Claim("Table 2", said, unjudged(text, CHOSEN), part, rule="chosen")
+    for kernel, said in (("bernoulli", "Bernoulli kernels"),
+                         ("orthogonal", "orthogonal kernels")):  # fmt: skip
+        cells = [name for name in kernels.cells if name.startswith(f"{kernel},")]
+        yield Claim("Table 2", f"flat in κ, {said}", flat(kernels, f"{kernel},"), kernels, cells,
+                    kernel == "orthogonal", rule="flat")  # fmt: skip
     pair = ("H=500,beta=0.1", "H=500,pavg,server_lr x5")
     yield Claim("Table 2", "what β = 0.1 gains there, PAvg gains by a longer server step: no "
                 "difference to λ five times as long",
@@ -91,65 +100,6 @@ def of_table2(parts: Parts, paper: Tables) -> Iterator[Claim]:
                 unjudged(better(regimes, *pair, MARGIN["random_mdp"], SEEDS["tabular"], "final", 2),
                          "at one η for both, which was tuned for neither"),
                 regimes, pair, True)  # fmt: skip
-
-
-def small_beta_wins(part: Part) -> str | None:
-    smallest, words, gaps = part.axis("beta")[0], [], []
-    for kappa in part.axis("kappa"):
-        pair = (f"beta={smallest},kappa={kappa}", f"beta=1.0,kappa={kappa}")
-        found = difference(part, *pair, "final")
-        if found is None:
-            return None
-        words.append(is_better(found[0], MARGIN["random_mdp"]))
-        gaps.append(found[0])
-    mean, half = np.mean([gap for gap, _ in gaps]), max(half for _, half in gaps)
-    return f"**{together(words)}** (β = {smallest} is {mean:+.2f} above, ± {half:.2f} at most)"
-
-
-def as_published(part: Part, paper: Tables) -> str | None:
-    """Cell by cell, within the paper's ± and our interval."""
-    if not part.whole:
-        return None
-    misses = []
-    for name, cell in part.cells.items():
-        ours = part.final(name)
-        assert ours is not None
-        row, columns = paper[cell.labels["beta"]], paper["kappas"]
-        theirs = row[columns.index(float(cell.labels["kappa"]))]
-        mean, half = plots.interval(ours)
-        if abs(float(mean) - theirs) > paper["spread"] + float(half):
-            misses.append(f"β = {cell.labels['beta']}, κ = {cell.labels['kappa']}: "
-                          f"{float(mean):.3f}, theirs {theirs:.3f}")  # fmt: skip
-    agree = len(part.cells) - len(misses)
-    more = f"; not {', '.join(misses)}, out of the paper's own row" if misses else ""
-    told = f"({agree} of {len(part.cells)} agree{more})"
-    return f"{NOT_JUDGED} {told}: λ, H and R, which the paper does not say, were chosen by them"
-
-
-def flat(parts: Parts) -> str | None:
-    """No difference to κ = 0 at any κ, for every β of every kernel."""
-    margin, told, words = MARGIN["random_mdp"], [], []
-    for kernel in ("uniform", "bernoulli", "orthogonal"):
-        part = parts["table2" if kernel == "uniform" else "kernels"]
-        start = "" if kernel == "uniform" else f"{kernel},"
-        first, *others = part.axis("kappa", start)
-        own, largest, missing = [], 0.0, 0
-        for beta in part.axis("beta"):
-            for kappa in others:
-                here, there = (f"{start}beta={beta},kappa={k}" for k in (kappa, first))
-                found = difference(part, here, there, "final")
-                if found is None:
-                    missing += 1
-                    continue
-                own.append(alike(found[0], margin))
-                largest = max(largest, abs(found[0][0]))
-        if not own:
-            return None
-        own += [OPEN] * bool(missing and FAILS not in own)
-        words.append(together(own))
-        lacking = f", {missing} cells missing" if missing else ""
-        told.append(f"{kernel}: {together(own)}, moves by up to {largest:.2f}{lacking}")
-    return f"**{together(words)}** ({'; '.join(told)})"
 
 
 # Figures and Table 3
@@ -167,29 +117,73 @@ def of_figure1(parts: Parts, tuning: Tuning) -> Iterator[Claim]:
     for task in ("cartpole", "halfcheetah"):
         title, margin, seeds = TASKS[task], MARGIN[task], planned(task)
         for method, name in METHODS.items():
-            beta, rows = BEST[task, method], named(method)
+            beta, rows, finding = BEST[task, method], named(method), f"{title}, {name}"
             pair = (f"{method} beta={beta}", "pavg")
             part = sampled(parts, task, pair)
             yield Claim("Figure 1", f"{title}: {name} with β = {beta} beats PAvg over the run",
                         fair(tuning, part, pair, better(part, *pair, margin, seeds)), part,
-                        pair)  # fmt: skip
+                        pair, finding=finding)  # fmt: skip
             every = ["pavg", *rows.values()]
             part = sampled(parts, task, every)
-            yield Claim("Figure 1", f"{title}: {name} with some β < 1 beats PAvg over the run",
+            yield Claim("Figure 1", f"{title}: {name} with {ONE_OF} beats PAvg over the run",
                         fair(tuning, part, every, some(part, rows, "pavg", margin, seeds, "area")),
-                        part, every)  # fmt: skip
-        pairs = {b: (f"fedhapg-m beta={b}", f"fedsvrpg-m beta={b}") for b in BETAS}
-        cells = [name for pair in pairs.values() for name in pair]
-        part = sampled(parts, task, cells)
-        yield Claim("Figure 1", f"{title}: FedHAPG-M has less variance than FedSVRPG-M",
-                    fair(tuning, part, cells, less_variance(part, pairs, seeds)), part, cells,
-                        rule="less_variance")  # fmt: skip
+                        part, every, finding=finding)  # fmt: skip
+        part = sampled(parts, task, PAIRED)
+        text = fair(tuning, part, PAIRED, less_variance(part, PAIRS, seeds))
+        yield less_varied(title, unjudged(text, different_steps(part, PAIRS.values())), part)
         if task == "cartpole":
             part = parts["equal_step"]
-            yield Claim("Figure 1", f"{title}: FedHAPG-M has less variance than "
-                        "FedSVRPG-M, with one step size for both",
-                        less_variance(part, pairs, seeds), part, cells, True,
-                        rule="less_variance")  # fmt: skip
+            yield less_varied(title, less_variance(part, PAIRS, seeds), part,
+                              f", with η = {part.first.recipe['algorithm']['lr']:g} for both "
+                              "(records `equal_step`)")  # fmt: skip
+            part = parts["release"]
+            yield less_varied(title, less_variance(part, PAIRS, int(SEEDS["release"])), part,
+                              ", at the release's steps (records `release`)")  # fmt: skip
+
+
+def less_varied(title: str, text: str | None, part: Part, more: str = "") -> Claim:
+    return Claim("Figure 1", f"{title}: FedHAPG-M has less variance than FedSVRPG-M{more}", text,
+                 part, PAIRED, rule="less_variance", finding=f"{title}, variance")  # fmt: skip
+
+
+def at_papers_steps(parts: Parts) -> Iterator[Claim]:
+    """Figure 1 with one step size for all, in the readings that Table 3 has, too."""
+    margin, less = MARGIN["cartpole"], ", one for all, not tuned for PAvg"
+    for said, part, start in readings(parts):
+        for method, name in METHODS.items():
+            rows = {label: start + row for label, row in named(method).items()}
+            base, seeds = f"{start}pavg", len(part.first.seeds)
+            text = some(part, rows, base, margin, seeds, "area")
+            yield Claim("Figure 1", f"CartPole: {name} with {ONE_OF} beats PAvg over the run at "
+                        f"the paper's own steps{less} ({said})",
+                        beside(text, part, rows, base, margin), part, [base, *rows.values()],
+                        rule="own_steps", finding=f"{name}, own steps")  # fmt: skip
+
+
+def readings(parts: Parts) -> Iterator[tuple[str, Part, str]]:
+    """The paper's own steps on CartPole: in words, the part, and how its cells' names start."""
+    own, start = parts["paper_steps"], "eta=0.75,lambda=0.6,"
+    yield "η = 0.75, λ = 0.6, g as written", own, f"{start}formula,"
+    yield "η = 0.75, λ = 0.6, returns standardised", own, f"{start}standardised,"
+    yield "as the authors' release computes", parts["release"], ""
+
+
+def beside(
+    text: str | None, part: Part, rows: Mapping[str, str], base: str, margin: float
+) -> str | None:
+    """With what a gain over the run does not say: which is below the margin, and what of it is left
+    at the end."""
+    if text is None or HOLDS not in text:
+        return text
+    little, ends = [], []
+    for label, name in rows.items():
+        gain, end = (difference(part, name, base, over) for over in ("area", "final"))
+        assert gain is not None
+        assert end is not None
+        little += [label] * (sum(gain[0]) < margin)
+        ends.append(f"{label}: {signed(end[0])}")
+    less = f"; below the margin of {margin:g}: {', '.join(little)}" if little else ""
+    return f"{text}{less}; at the end {', '.join(ends)}"
 
 
 def of_figure2(parts: Parts) -> Iterator[Claim]:
@@ -205,7 +199,7 @@ def of_figure2(parts: Parts) -> Iterator[Claim]:
             if not start:
                 found = unjudged(found, "for which no N but 5 was tuned")
             yield Claim("Figure 2", f"more agents are better: {name}, N = 8 against 4 ({said})",
-                        found, part, (eight, four))  # fmt: skip
+                        found, part, (eight, four), finding=name)  # fmt: skip
 
 
 def of_table3(parts: Parts, paper: Tables, tuning: Tuning) -> Iterator[Claim]:
@@ -215,15 +209,10 @@ def of_table3(parts: Parts, paper: Tables, tuning: Tuning) -> Iterator[Claim]:
         text = better(part, *pair, MARGIN[task], planned(task), "final")
         said = f"{TASKS[task]}: FedHAPG-M with β = 0.8 ends above PAvg"
         yield Claim("Table 3", said, fair(tuning, part, pair, text), part, pair)
-    for said, part, start in (
-        ("η = 0.75, λ = 0.6, g as written", parts["paper_steps"], "eta=0.75,lambda=0.6,formula,"),
-        ("the same, returns standardised", parts["paper_steps"],
-         "eta=0.75,lambda=0.6,standardised,"),
-        ("as the authors' release computes", parts["release"], ""),
-    ):  # fmt: skip
+    for said, part, start in readings(parts):
         cells = [f"{start}{learner}" for learner in paper]
         yield Claim("Table 3", f"CartPole: its levels at the paper's own steps ({said})",
-                    levels(part, start, paper), part, cells)  # fmt: skip
+                    levels(part, start, paper), part, cells, finding="levels")  # fmt: skip
 
 
 def levels(part: Part, start: str, paper: Tables) -> str | None:

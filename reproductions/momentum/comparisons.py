@@ -46,7 +46,8 @@ class Comparisons:
                     [f"{told}, {PRACTICES[practice]}", *row] for row in self.steps(part, start)
                 ]
         rows += [["as the release computes", *row] for row in self.steps(self.parts["release"], "")]
-        head = ("steps", "method", "mean over the run", "at the end", "against PAvg", "weight")
+        head = ("steps", "method", "mean over the run", "against PAvg", "at the end",
+                "against PAvg", "weight")  # fmt: skip
         return {
             "shown": self.page.shows(part.found or self.parts["release"].found),
             "rows": self.page.table("paper_steps", head, rows, keys=2),
@@ -61,7 +62,9 @@ class Comparisons:
             learner = cell.labels["learner"]
             base = f"{start}pavg"
             found.append([
-                shown(learner), number(part.area(name), 1), number(part.final(name), 1),
+                shown(learner), number(part.area(name), 1),
+                "–" if name == base else verdict(*part.pair(name, base, "area"), 1),
+                number(part.final(name), 1),
                 "–" if name == base else verdict(*part.pair(name, base), 1),
                 "–" if name == base else part.summary(name, WEIGHT, "mean", "median", ".2f"),
             ])  # fmt: skip

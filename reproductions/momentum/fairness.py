@@ -51,6 +51,14 @@ def unfair(tuning: Tuning, part: Part, cells: Iterable[str]) -> str:
     return f"best at an end of what was tried: {', '.join(told)}" if told else ""
 
 
+def different_steps(part: Part, pairs: Iterable[tuple[str, str]]) -> str:
+    """Why a deviation is not compared, which a step changes, too; nothing if pairs share it."""
+    known = [pair for pair in pairs if set(pair) <= set(part.cells)]
+    steps = [[Try(part.cells[name], 0.0).steps for name in pair] for pair in known]
+    same = all(one == other for one, other in steps)
+    return "" if same else "the two have different steps, so that it is not the method alone"
+
+
 def as_tuned(tuning: Tuning, part: Part, found: str, cells: Iterable[str]) -> bool:
     """Whether fixed step sizes are the ones that the tuning part `found` ended with."""
     for name in cells:

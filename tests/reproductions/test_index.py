@@ -11,7 +11,15 @@ from support.repository import DOCS
 
 from reproductions import index, pages, verdict_bars, verdicts
 from reproductions.pages import NOT_MEASURED
-from reproductions.statements import NOT_JUDGED, Health, Statement, judged, seeds_of
+from reproductions.statements import (
+    NOT_JUDGED,
+    Health,
+    Statement,
+    findings,
+    judged,
+    seeds_of,
+    tally,
+)
 from reproductions.verdicts import FAILS, HOLDS, OPEN
 
 RECORD = {
@@ -77,6 +85,21 @@ def test_a_row_names_commits_and_machines_and_nothing_is_left_out():
     assert count == "| [A paper: of ours](#a-paper-of-ours) | 1 | 0 | 0 | 1 | 3 |"  # not ours
     healthy = index.healthy([paper], letters)
     assert "| fedqhd | DQN | CartPole | 499 | 500 | a zoo | 0123456, A |" in healthy
+
+
+def test_readings_of_one_finding_are_counted_once():
+    """By place; rows that stand alone are one each, whatever they are called."""
+    alone = Statement("Table 3", "it is high", FAILS, "1", 4, [RECORD])
+    read = [dataclasses.replace(alone, claim=f"levels, {at}", finding="levels") for at in "ABC"]
+    other = dataclasses.replace(read[0], where="Figure 1", verdict=HOLDS)
+    rows = [alone, alone, *read, other, dataclasses.replace(read[0], verdict=OPEN)]
+    assert findings(rows) == 4
+    assert tally(rows) == "1 holds, 5 do not hold (3 findings), 1 undecided"
+    paper = index.Indexed("fedqhd", "A", [], "", "", ("small",), rows, [])
+    said = " ".join(index.introduced(paper).split())
+    assert "readings of one finding: 1 holds, 5 do not hold (3 findings)" in said
+    apart = dataclasses.replace(paper, statements=[alone, other])
+    assert "readings" not in index.introduced(apart)
 
 
 def test_the_picture_has_a_part_for_every_verdict_with_its_number():
@@ -153,6 +176,13 @@ def test_the_seeds_that_would_decide_depend_on_what_is_asked():
     assert verdicts.quantile(needed) * deviation / needed**0.5 < 0.2
     assert verdicts.quantile(needed - 1) * deviation / (needed - 1) ** 0.5 >= 0.2
     assert "; 21 would decide" in verdicts.in_words(OPEN, (0.8, half), 20, 20, margin=1.0)
+
+
+def test_a_mean_on_the_line_names_no_number_of_seeds():
+    said = verdicts.in_words(OPEN, (0.0004, 0.01), 5, 5, each=70.0, digits=3)
+    far = "so near the line that 100 times these seeds would not decide"
+    assert said == f"**undecided** (+0.000 ± 0.010; {far})"
+    assert "would decide, " in verdicts.in_words(OPEN, (0.004, 0.01), 5, 5, each=70.0, digits=3)
 
 
 def test_a_rule_that_is_younger_than_the_runs_is_marked():

@@ -503,6 +503,24 @@ def test_a_row_that_explores_more_to_the_end_is_not_judged():
     assert claims.exploring(ours, base) == "; last ε 0.001 and 0.07"
 
 
+@pytest.mark.parametrize(("level", "said"), [(250.0, True), (480.0, False)])
+def test_a_network_below_what_is_published_of_it_is_named_beside_the_gain(level, said, monkeypatch):
+    """What is better than it has shown little; one that does as well as published is no such."""
+    monkeypatch.setattr(claims, "had_a_chance", lambda *row: True)
+    levels = {"fedqhd": 550.0, "independent": 250.0, "feddqn": level}
+    found = {}
+    for method, mean in levels.items():
+        cell = SMALL.table_cell("cartpole", method, "shared")
+        timed = {"phases": {"clients": 6.0}}
+        runs = {seed: Run(Path(), {}, timed, {cell.rounds: {RETURN: mean + seed}}, [], 0.0)
+                for seed in range(3)}  # fmt: skip
+        found[f"cartpole-{method}-shared"] = Trained(cell, runs)
+    results = Results(SMALL, {}, {}, {}, SMALL, {}, {}, [])
+    network = claims.better(results, found, SMALL, "feddqn")("cartpole", "shared", 0)
+    assert ("; the baseline has 251.0 ± 2.5, the zoo's greedy DQN 500" in network) == said
+    assert "zoo" not in claims.better(results, found, SMALL, "independent")("cartpole", "shared", 0)
+
+
 def test_a_verdict_that_is_open_says_what_would_decide_it():
     """A margin above nothing, and the seeds that an interval of 4 takes to leave 0 out at 2."""
     assert claims.is_better((3.0, 1.0), 5.0) == verdicts.HOLDS

@@ -386,7 +386,7 @@ def test_a_rise_is_the_papers_if_our_interval_is_not_below(tmp_path, rise, word)
     assert first.verdict == word
     assert first.seeds == 12
     if word == OPEN:
-        assert "would decide" in first.found
+        assert "would not decide" in first.found  # the mean is on the line
 
 
 def test_both_learners_and_their_losses_are_compared_by_intervals(tmp_path):
@@ -498,7 +498,11 @@ def test_the_rates_of_the_trade_off(tmp_path):
     assert {one.seeds for one in rows} == {20}
     words = " ".join(fedrlhf_tradeoff.told_rates(results, columns).split())
     assert "exponents of 2.0, 2.0" in words
-    assert "the second over λ = 0.5, 1, 2, without 0 of 20 seeds" in words
+    assert "the second over λ = 0.5, 1, 2. " in words
+    assert (
+        rows[0].found
+        == "what feedback adds to P grows as λ to the power +2.00 ± 0.00: over λ = 0.5, 1, 2"
+    )
 
 
 def test_a_seed_whose_excess_is_not_above_0_has_no_fit_and_is_counted():
