@@ -26,8 +26,8 @@ from fedrl.report.client_panel import client_panels
 from fedrl.report.confounders import confounders
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.learned import few_tasks_warnings, learned
-from fedrl.report.level_panels import level_panels
-from fedrl.report.panels import group_styles, main_panels, other_panels
+from fedrl.report.level_panels import at_the_highest, level_panels
+from fedrl.report.panels import group_styles, main_panels, method_styles, other_panels
 from fedrl.report.run_groups import (
     Group,
     curve,
@@ -38,11 +38,13 @@ from fedrl.report.run_groups import (
     summary_row,
     with_results,
 )
-from fedrl.report.run_labels import differing
-from fedrl.report.worlds import by_world, not_compared, one_world
+from fedrl.report.run_labels import differing, method_label
+from fedrl.report.worlds import by_world, level_keys, not_compared, one_world
 from fedrl.runs.read import load_all
 
 NUMBERS = "numbers.csv"
+LEVELS = "levels"
+"""The file of the figure of `level_panels`."""
 WATCH = "fedrl.report.watch"
 """Where the script that draws charts lies: reports and the live view draw alike."""
 
@@ -90,12 +92,13 @@ def html_page(
 ) -> str:
     """The page as text; its figures and numbers are also written into the folder `pictures`."""
     metric = main_metric(groups)
-    names = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
     rows, worlds = [summary_row(group, metric) for group in groups], by_world(groups)
     main, others = main_panels(groups, metric), other_panels(groups, metric)
     clients, whole = client_panels(groups), headline(groups, metric)
+    levels = level_panels(groups, metric)
     headlines = {world: headline(same, metric) for world, same in worlds.items()}
-    for name, panels in {metric: main, **others}.items():
+    drawn = {metric: main, **others} | ({LEVELS: levels} if levels else {})
+    for name, panels in drawn.items():
         for ending in (".png", ".svg"):
             plots.save(plots.curves(panels), pictures / _file_name(name, ending))
     numbers_file.write(groups, pictures / NUMBERS)
@@ -104,7 +107,7 @@ def html_page(
     return render(
         __package__,
         "page.html.jinja",
-        title=title or " and ".join(names),
+        title=title or page_title(groups),
         css="".join(package_text(__package__, name) for name in ("page.css", "episodes.css")),
         chart_css=package_text(WATCH, "uplot/uplot.css"),
         scripts=[
@@ -115,6 +118,7 @@ def html_page(
         plots=plots,
         groups=groups,
         styles=group_styles(groups),
+        lines=method_styles(groups),
         headline=whole,
         worlds=not_compared(worlds, label(metric)) if len(worlds) > 1 else "",
         within="At" if one_world(groups) else "On",
@@ -134,10 +138,10 @@ def html_page(
         client_panels=[picture(panel, names=True) for panel in clients],
         metric=sentence_case(label(metric)),
         panels=[
-            *(picture(panel, names=True) for panel in level_panels(groups, metric)),
+            *map(picture, levels),
             *map(picture, main),
         ],
-        notes=notes(groups, main),
+        notes=[*notes(groups, main), *notes_on_levels(levels), at_the_highest(groups, metric)],
         episodes=[] if episodes is False else agents_episodes(groups, metric, bool(episodes)),
         more_panels=[picture(panel) for same in others.values() for panel in same],
         failures=tables.failures(groups),
@@ -229,6 +233,28 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
     )
 
 
+MOST_METHODS = 4
+"""That a title names."""
+COUNTED = {2: "two", 3: "three", 4: "four", 5: "five"}
+
+
+def page_title(groups: Sequence[Group]) -> str:
+    """The runs' name, or the variants' of one method; of several methods in several recipes or
+    variants, what is played, by whom, and at how many levels."""
+    called = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
+    names = list(dict.fromkeys(method_label(group.config) for group in groups))
+    levels, keys = by_world(groups), level_keys(groups)
+    if len(called) == 1 or (len(called) <= MOST_METHODS and len(names) == len(levels) == 1):
+        return " and ".join(called)
+    worlds = dict.fromkeys(registry.label(str(g.config.get("world.name", ""))) for g in groups)
+    where = f"{', '.join(filter(None, worlds))}: " if any(worlds) else ""
+    who = ", ".join(names) if len(names) <= MOST_METHODS else f"{len(names)} methods"
+    if not one_world(groups) or len(levels) < 2 or len(keys) > 1:
+        return f"{where}{who}"
+    count = COUNTED.get(len(levels), str(len(levels)))
+    return f"{where}{who} at {count} levels of {keys[0].rpartition('.')[2]}"
+
+
 def _what_was_run(groups: Sequence[Group]) -> list[str]:
     shared = dict(groups[0].config)
     for key in differing([group.config for group in groups]):
@@ -292,6 +318,15 @@ def notes(groups: Sequence[Group], panels: Sequence[plots.Panel]) -> list[str]:
             "rounds and at equal episodes."
         )
     return lines
+
+
+def notes_on_levels(panels: Sequence[plots.Panel]) -> list[str]:
+    if not panels:
+        return []
+    return [
+        f"Against {panels[0].x_label}: a point is a level that was run, its bar the 95% t interval; "
+        "nothing was measured between two of them."
+    ]
 
 
 def _ending_early(panels: Sequence[plots.Panel]) -> list[str]:

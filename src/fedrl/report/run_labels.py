@@ -88,7 +88,7 @@ def _by_settings(config: Config, configs: Sequence[Config], in_variant: bool = F
     of its own is no news.
     """
     if len(configs) == 1:
-        return _method(config) or str(config.get("name") or "run")
+        return method_label(config) or str(config.get("name") or "run")
     kinds = [key for key in PARTS if key in differing(configs)]
     alike = [other for other in configs if all(other.get(k) == config.get(k) for k in kinds)]
     keys = [key for key in differing(alike) if key not in ("name", CODE)]
@@ -129,7 +129,7 @@ def beside_namesakes(
     ]
 
 
-def _method(config: Config) -> str:
+def method_label(config: Config) -> str:
     name = str(config.get("algorithm.name", ""))
     return TITLES.get(name, label(name))
 
@@ -144,10 +144,10 @@ def _words(config: Config, kinds: Sequence[str]) -> list[str]:
     if "world.name" in named:
         named["world.name"] = label(named["world.name"])
     if "algorithm.name" in named:
-        named["algorithm.name"] = _method(config)
+        named["algorithm.name"] = method_label(config)
     if kind := named.get("federation.kind"):
         if kind == "federated":
-            named["algorithm.name"] = _method(config)
+            named["algorithm.name"] = method_label(config)
             del named["federation.kind"]
         else:
             alone = f" (client {config.get('federation.client', 0)})" if kind == "local" else ""
