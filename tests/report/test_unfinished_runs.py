@@ -47,7 +47,7 @@ def test_a_run_that_broke_is_no_result_and_one_that_was_stopped_is(tmp_path: Pat
 def test_the_terminal_leaves_it_out_of_table_and_verdict_and_says_so(tmp_path: Path):
     folders = [*methods(tmp_path / "runs"), broken(tmp_path / "pavg-2")]
     told = fedrl.Runs(map(fedrl.Run, folders)).summary()
-    assert "by final return, seed by seed, fedprox is told apart from every other one" in told
+    assert "best by final return, seed by seed: fedprox, +" in told
     assert f"left out: pavg-2 stopped on an error at round 0 of 10: {ERROR}" in told
     (row,) = [line for line in told.splitlines() if line.startswith("pavg")]
     assert row.split()[-1] == "2"  # seeds
@@ -73,7 +73,7 @@ def test_a_killed_seed_beside_finished_ones_turns_no_verdict_around(tmp_path: Pa
         tmp_path / "x", seed=9, algorithm='name = "fedprox"', final=81, done=2, status="running"
     )
     told = fedrl.Runs(map(fedrl.Run, [*there, killed])).summary()
-    assert "seed by seed, fedprox is told apart from every other one" in told
+    assert "best by final return, seed by seed: fedprox, +" in told
     assert "left out: x is at round 2 of 10, beside finished seeds of the same" in told
     whole = group_runs([load(folder) for folder in (*there, killed)])
     assert differences.winner(whole, "eval/return") == "fedprox"
@@ -95,12 +95,13 @@ def test_groups_that_end_apart_are_compared_where_both_have_been(tmp_path: Path)
     assert (
         "no winner by final return: pavg ends highest, and where both have been fedprox is" in told
     )
-    assert "better (-6.1" in " ".join(told.split())
+    assert "where both have been fedprox is better: +3.05 (" in told
+    assert "better: +6.1 (" in " ".join(told.split())
     page = fedrl.Runs(fedrl.Run(run.path) for group in there for run in group.runs).report(
         tmp_path / "page.html"
     )
     assert "is behind fedprox where both have been" in page.read_text(encoding="utf-8")
-    assert "at round 2)" in told
+    assert "over pavg at round 2" in told
 
 
 def test_the_terminal_warns_as_the_page_does(tmp_path: Path):

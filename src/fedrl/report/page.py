@@ -204,6 +204,7 @@ class Headline(NamedTuple):
     learned: str  # of a single run of a language agent: before training, and after it
     once: list[tuple[str, str]]  # beside `finals`: groups with one seed, which cannot be compared
     means: str  # what means over rounds say
+    by_how_much: str  # the difference that decides
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -230,6 +231,7 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
         learned(groups, metric),
         [shown for _, shown in finals if shown[0] in once],
         sentence_case(differences.means_say(groups, metric)),
+        differences.in_words(groups, metric),
     )
 
 
@@ -324,8 +326,8 @@ def notes_on_levels(panels: Sequence[plots.Panel]) -> list[str]:
     if not panels:
         return []
     return [
-        f"Against {panels[0].x_label}: a point is a level that was run, its bar the 95% t interval; "
-        "nothing was measured between two of them."
+        f"Against {panels[0].x_label}: a point is a level that was run, its bar the 95% t "
+        "interval; nothing was measured between two of them."
     ]
 
 

@@ -68,9 +68,7 @@ def panel(
     )
 
 
-def possible(
-    metric: str, lines: Iterable[np.ndarray], most: float = np.inf
-) -> tuple[float, float]:
+def possible(metric: str, lines: Iterable[np.ndarray], most: float = np.inf) -> tuple[float, float]:
     """What no band leaves: the bounds that a metric has by its meaning, if its values keep them (a
     method of one's own may call something else by the name); of a return `most`."""
     name = metric.partition("/")[2]
