@@ -138,9 +138,7 @@ def test_the_headline_names_whom_the_best_is_not_told_apart_from(tmp_path: Path)
     assert told[-2] == (
         "best by final return, seed by seed: fedprox, +4.25 (3.79 to 4.71) over pavg"
     )
-    assert told[-1] == (
-        "best by the mean over rounds, too: fedprox, +2.12 (1.9 to 2.35) over pavg"
-    )
+    assert told[-1] == ("best by the mean over rounds, too: fedprox, +2.12 (1.9 to 2.35) over pavg")
     head = Page(report.build(folders[:8], tmp_path / "page.html").read_text()).text
     assert "seed by seed +4.25 (3.79 to 4.71) over pavg (mean and" in head
 

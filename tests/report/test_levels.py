@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -189,3 +190,24 @@ def test_figures_have_three_panels_in_a_row(folders: list[Path]):
     assert figure.get_figwidth() == 3 * plots.PANEL_SIZE[0]
     assert len(figure.legends) == 1
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["pavg", "fedhapg-m"]
+
+
+def test_tables_have_method_and_level(own: list[Path], tmp_path: Path):
+    report.build(own, tmp_path / "page.html")
+    found = {}
+    for name in ("numbers", "comparison", "differences"):
+        with (tmp_path / "page_plots" / f"{name}.csv").open() as file:
+            found[name] = list(csv.DictReader(file))
+    for rows in (found["numbers"], found["comparison"]):
+        told = {row["group"]: (row["method"], row["level"]) for row in rows}
+        assert told["pavg-differ"] == ("pavg", "length_spread=0.6")
+        assert told["Own lr=0.008 length_spread=0.0"] == ("Own lr=0.008", "length_spread=0.0")
+    told = {
+        (one["first_method"], one["second_method"], one["level"]) for one in found["differences"]
+    }
+    assert ("pavg", "Own lr=0.004", "length_spread=0.6") in told
+    report.build(own[:4], tmp_path / "alone.html")  # one method, at no level that is compared
+    with (tmp_path / "alone_plots" / "comparison.csv").open() as file:
+        assert {(row["method"], row["level"]) for row in csv.DictReader(file)} == {
+            ("pavg-alike", ""), ("pavg-differ", ""),
+        }  # fmt: skip

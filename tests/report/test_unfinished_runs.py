@@ -180,3 +180,19 @@ def test_the_page_leaves_it_out_and_says_so(tmp_path: Path):
     none = Page(report.build(folders[-2:], tmp_path / "none.html").read_text())
     assert "no run has a result yet that could be compared" in none.text
     assert "told apart from" not in none.text.partition("Comparison")[0]
+
+
+def test_a_run_and_its_longer_twin_are_one(tmp_path: Path):
+    """The same settings with more rounds, and the same numbers as far as both went."""
+    short = [write_run(tmp_path / f"s{s}", seed=s, final=50.0 + s) for s in (0, 1)]
+    long = [
+        write_run(tmp_path / f"l{s}", seed=s, rounds=20, done=20, final=100.0 + 2 * s)
+        for s in (0, 1)
+    ]
+    kept, left = with_results([load(folder) for folder in (*short, *long)])
+    assert [run.path.name for run in kept] == ["l0", "l1"]
+    assert left[0] == "s0 is the first 10 rounds of l0, number for number, and nothing beside it"
+    kept, _ = with_results([load(folder) for folder in (*short, long[0])])
+    assert len(kept) == 3  # a seed has none: the shorter group stays whole
+    other = write_run(tmp_path / "o", rounds=20, done=20, final=99.0)
+    assert len(with_results([load(short[0]), load(other)])[0]) == 2
