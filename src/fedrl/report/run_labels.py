@@ -25,6 +25,8 @@ MOVE_NOTHING = ("name", CODE, "out", "track", "checkpoint_every", "borrowed")
 """Keys that tell no two runs apart: what they name is no setting of what was computed."""
 REPEATED = ("seed", "out", "track", "checkpoint_every", "borrowed")
 """Keys that may differ among repetitions: a seed is one, the others move no number."""
+OF_CLIENTS = ("world.", "partition.")
+"""Tables that say what clients play and how they differ."""
 MOST_WORDS = 3
 DIGITS = 6
 """Of a hash, in a name."""
@@ -53,6 +55,12 @@ def repeated(config: Config) -> Config:
     """The settings that all repetitions of a run have."""
     said = {key: value for key, value in config.items() if key not in REPEATED}
     return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
+
+
+def without_world(config: Config) -> Config:
+    """What stays the same of a method in other worlds, and where clients differ more."""
+    return {key: value for key, value in config.items()
+            if key != "name" and not key.startswith(OF_CLIENTS)}  # fmt: skip
 
 
 def families(configs: Sequence[Config]) -> list[int]:

@@ -15,7 +15,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fedrl.core.registry import label
 from fedrl.report.run_groups import Group
-from fedrl.report.run_labels import Config, differing, group_names, setting_text
+from fedrl.report.run_labels import (
+    OF_CLIENTS,
+    Config,
+    differing,
+    group_names,
+    setting_text,
+    without_world,
+)
 
 NAMES = ("world.name", "world.id", "world.environment")
 """Keys whose values need no `key=` in a world's name."""
@@ -24,8 +31,6 @@ SCALE = (
     "world.weights", "world.wrappers", "world.horizon", "world.states", "world.actions",
 )  # fmt: skip
 """Settings of worlds that say what is played, and what a return is the sum of."""
-OF_CLIENTS = ("world.", "partition.")
-"""Tables that say how clients differ, beside the scale."""
 METHODS = ("algorithm.name", "aggregate.name", "federation.kind")
 OF_METHODS = ("algorithm.", "aggregate.")
 ALSO_OF_METHODS = ("federation.kind", "federation.client")
@@ -101,7 +106,7 @@ def methods(groups: Sequence[Group]) -> dict[str, str]:
     configs: dict[str, Config] = {}
     keys: dict[str, str] = {}
     for group in groups:
-        config = _without_world(group.config)
+        config = without_world(group.config)
         kind = kinds[group.name]  # what stands once at every level may be tuned for each
         keys[group.name] = str(sorted(config.items())) if kind in several else kind
         configs.setdefault(keys[group.name], config)
@@ -114,11 +119,6 @@ def methods(groups: Sequence[Group]) -> dict[str, str]:
 def level_of(groups: Sequence[Group]) -> dict[str, str]:
     """By a group's name, its world and level as `by_world` calls them."""
     return {one.name: world for world, same in by_world(groups).items() for one in same}
-
-
-def _without_world(config: Config) -> Config:
-    return {key: value for key, value in config.items()
-            if key != "name" and not key.startswith(OF_CLIENTS)}  # fmt: skip
 
 
 def _name(config: Config, keys: Sequence[str]) -> str:
