@@ -27,9 +27,11 @@ from fedrl.report.confounders import confounders
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.learned import few_tasks_warnings, learned
 from fedrl.report.level_panels import at_the_highest, level_panels
+from fedrl.report.page_title import page_title
 from fedrl.report.panels import group_styles, main_panels, method_styles, other_panels
 from fedrl.report.run_groups import (
     Group,
+    after_first,
     curve,
     group_runs,
     main_metric,
@@ -38,8 +40,8 @@ from fedrl.report.run_groups import (
     summary_row,
     with_results,
 )
-from fedrl.report.run_labels import differing, method_label
-from fedrl.report.worlds import by_world, level_keys, not_compared, one_world
+from fedrl.report.run_labels import differing
+from fedrl.report.worlds import by_world, not_compared, one_world
 from fedrl.runs.read import load_all
 
 NUMBERS = "numbers.csv"
@@ -153,14 +155,15 @@ def html_page(
 def with_iqm(
     groups: Sequence[Group], rows: Sequence[dict[str, str]], metric: str
 ) -> list[dict[str, str]]:
-    """Rows of the comparison with a column more, where a group has seeds enough for it."""
+    """Rows of the comparison with a column more, where a group has seeds enough for it: beside the
+    final value, since a narrow page shows the first columns."""
     texts = []
     for group in groups:
         values = curve(group.runs, metric)[1]
         texts.append(differences.iqm_text(values[:, -1] if values.size else np.empty(0), metric))
     if all(text == "–" for text in texts):
         return list(rows)
-    return [row | {"final IQM": text} for row, text in zip(rows, texts, strict=True)]
+    return [after_first(row, "final IQM", text) for row, text in zip(rows, texts, strict=True)]
 
 
 def _file_name(metric: str, ending: str) -> str:
@@ -233,28 +236,6 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
         sentence_case(differences.means_say(groups, metric)),
         differences.in_words(groups, metric),
     )
-
-
-MOST_METHODS = 4
-"""That a title names."""
-COUNTED = {2: "two", 3: "three", 4: "four", 5: "five"}
-
-
-def page_title(groups: Sequence[Group]) -> str:
-    """The runs' name, or the variants' of one method; of several methods in several recipes or
-    variants, what is played, by whom, and at how many levels."""
-    called = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
-    names = list(dict.fromkeys(method_label(group.config) for group in groups))
-    levels, keys = by_world(groups), level_keys(groups)
-    if len(called) == 1 or (len(called) <= MOST_METHODS and len(names) == len(levels) == 1):
-        return " and ".join(called)
-    worlds = dict.fromkeys(registry.label(str(g.config.get("world.name", ""))) for g in groups)
-    where = f"{', '.join(filter(None, worlds))}: " if any(worlds) else ""
-    who = ", ".join(names) if len(names) <= MOST_METHODS else f"{len(names)} methods"
-    if not one_world(groups) or len(levels) < 2 or len(keys) > 1:
-        return f"{where}{who}"
-    count = COUNTED.get(len(levels), str(len(levels)))
-    return f"{where}{who} at {count} levels of {keys[0].rpartition('.')[2]}"
 
 
 def _what_was_run(groups: Sequence[Group]) -> list[str]:

@@ -231,7 +231,7 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
         }
     second = beside(metric, group.config)
     if second and (values := curve(group.runs, second)[1]).size:
-        row = _after_first(row, "final " + label(second), mean_text(values[:, -1], True))
+        row = after_first(row, "final " + label(second), mean_text(values[:, -1], True))
     if any(map(episodes_played, last)):
         row["episodes"] = si(float(np.mean([episodes_played(metrics) for metrics in last])))
     return row | {
@@ -244,7 +244,7 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
     }
 
 
-def _after_first(row: dict[str, str], name: str, text: str) -> dict[str, str]:
+def after_first(row: dict[str, str], name: str, text: str) -> dict[str, str]:
     """A column more, in the second place."""
     (first, value), *others = row.items()
     return {first: value, name: text, **dict(others)}
