@@ -44,7 +44,7 @@ def test_differences_are_within_a_world(folders: list[Path]):
 def test_the_terminal_says_so_and_judges_each_world(folders: list[Path]):
     line, poles, _, acrobot, _ = summary(groups(folders)).splitlines()[-5:]
     assert line == "return of different worlds is not compared: CartPole-v1, Acrobot-v1"
-    assert poles.startswith("CartPole-v1: by final return, seed by seed, pavg")
+    assert poles.startswith("CartPole-v1: best by final return, seed by seed: pavg")
     assert acrobot.startswith("Acrobot-v1: no winner by final return")
     assert "CartPole" not in acrobot
 
