@@ -128,7 +128,7 @@ def test_the_headline_names_whom_the_best_is_not_told_apart_from(tmp_path: Path)
     assert [name for name, _ in found.finals] == ["fedprox", "pavg", "scaffold"]
     assert [name for name, _ in found.rivals] == ["scaffold"]
     told = summary(there).splitlines()
-    rival = "fedprox is not told apart from scaffold; from 1 other it is: "
+    rival = "fedprox is not told apart from scaffold (from 1 other it is): "
     assert told[-2].startswith(f"no winner by final return: {rival}+5.5 (-")
     assert told[-2].endswith(") over scaffold")
     assert told[-1].startswith(f"by the mean over rounds {rival}+2.75 (-")

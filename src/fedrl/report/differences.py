@@ -235,7 +235,7 @@ def means_say(groups: Sequence[Group], metric: str) -> str:
 def not_told_apart(near: Sequence[str], count: int) -> str:
     """From whom the best of so many is not, and from how many it is."""
     others = count - 1 - len(near)
-    from_others = f"; from {others} other{'s' if others > 1 else ''} it is" if others else ""
+    from_others = f" (from {others} other{'s' if others > 1 else ''} it is)" if others else ""
     return f"not told apart from {', '.join(near)}{from_others}"
 
 

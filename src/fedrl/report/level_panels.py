@@ -62,6 +62,6 @@ def at_the_highest(groups: Sequence[Group], metric: str) -> str:
         return ""
     text = "100%" if is_share(metric) else f"{most:g}, the horizon"
     return (
-        f"All seeds of {', '.join(full)} end at the most that there is ({text}): how much better "
-        "one of them is than another is seen on the way, in the mean over rounds."
+        f"All seeds of {', '.join(full)} end at the most that there is ({text}): final values "
+        "cannot say how good that is; the mean over rounds still tells."
     )
