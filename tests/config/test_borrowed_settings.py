@@ -23,8 +23,17 @@ def test_what_was_chosen_for_another_method_is_named():
         "fedsvrpg-m:lr", "fedsvrpg-m:standardize", "fedsvrpg-m:weight_clip",
     )  # fmt: skip
     (line,) = notes(config)
-    assert "fedhapg-m runs with the recipe's lr, standardize, weight_clip" in line
+    assert "fedhapg-m runs with the recipe's lr, weight_clip" in line  # tuned, unlike a switch
     assert "chosen for fedsvrpg-m" in line
+
+
+def test_what_a_method_does_not_read_is_not_borrowed():
+    """β = 1 weights no gradient: PAvg with a clip is PAvg without."""
+    flags = ["--algorithm.name", "pavg", "--algorithm.lr", "0.01"]
+    assert resolve(recipe(), flags).borrowed == ("fedsvrpg-m:standardize",)
+    assert notes(resolve(recipe(), flags)) == []
+    hapg = ["--algorithm.name", "fedhapg-m", "--algorithm.beta", "1"]  # weights them all the same
+    assert "fedsvrpg-m:weight_clip" in resolve(recipe(), hapg).borrowed
 
 
 def test_what_is_said_anew_or_preset_is_the_methods_own():

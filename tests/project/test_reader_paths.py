@@ -46,6 +46,7 @@ if words[:1] == ["warmstart"]:
     set_("--steps", "3")
 if words[:1] == ["sweep"]:
     words = [word if word != "0-4" else "0" for word in words]
+    set_("--rounds", "1")
 if __name__ == "__main__":  # workers import this file, too
     print("$ fedrl", *words, flush=True)
     sys.exit(call(words))
@@ -94,8 +95,8 @@ def test_a_reader_gets_to_the_end(page: str, tmp_path: Path):
     for tool in tools.iterdir():
         tool.chmod(0o755)
     text = (DOCS / "start" / f"{page}.md").read_text("utf-8")
-    for block in re.findall(r"```toml\n(.*?)```", text, re.S):
-        (tmp_path / "SWEEP.toml").write_text(re.sub(r"--rounds \d+", "--rounds 1", block))
+    for name, block in re.findall(r"```toml\n(?:# (\w+\.toml)\n)?(.*?)```", text, re.S):
+        (tmp_path / (name or "SWEEP.toml")).write_text(block)
     for name, block in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.S):
         (tmp_path / name).write_text(block)
     lines = followed(page)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.pages import Page, groups, write_run, write_runs
 
+from fedrl.config.loading import to_toml
 from fedrl.report import page as report
 from fedrl.report.confounders import (
     confounders,
@@ -16,6 +17,7 @@ from fedrl.report.confounders import (
     unequal_samples,
 )
 from fedrl.report.terminal import summary
+from fedrl.runs import sweep
 
 
 def settings(folder: Path, of: str, **values: object) -> None:
@@ -155,3 +157,52 @@ def test_groups_with_the_same_foreign_settings_are_one_line(tmp_path: Path):
         config.write_text('borrowed = ["fedsvrpg-m:lr"]\n' + config.read_text())
     (line,) = tuned_for_another(groups(folders))
     assert line.startswith("fedhapg-m, pavg ran with lr that the recipe had chosen for fedsvrpg-m")
+
+
+def test_what_follows_from_warnings_is_said_once(tmp_path: Path):
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    settings(folders[1], "algorithm", trajectories=5, lr=0.1)
+    count(folders[1], 5)
+    config = folders[1] / "config.toml"
+    text = config.read_text().replace("clients = 4", "clients = 5")
+    config.write_text('borrowed = ["pavg:lr"]\n' + text)
+    lines = confounders(groups(folders), "eval/return")
+    assert len(lines) == 3
+    assert " ".join(lines).count("What differs in the results may come from these.") == 1
+    assert lines[-1].endswith(" may come from these.")
+
+
+def test_a_count_that_a_method_lacks_is_no_other_play(tmp_path: Path):
+    """A method of one's own has no `initial_trajectories`; a longer episode is its result."""
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    settings(folders[1], "algorithm", initial_trajectories=0)
+    count(folders[1], 1.8)
+    assert unequal_samples(groups(folders), "eval/return") == []
+    config = folders[1] / "config.toml"
+    config.write_text(config.read_text().replace("trajectories = 0", "trajectories = 50"))
+    assert len(unequal_samples(groups(folders), "eval/return")) == 1
+
+
+def test_a_switch_that_all_have_alike_is_not_tuned(tmp_path: Path):
+    folders = write_runs(tmp_path, {"fedsvrpg-m": [90.0], "pavg": [70.0]})
+    for folder in folders:
+        settings(folder, "algorithm", standardize=True)
+    config = folders[1] / "config.toml"
+    config.write_text('borrowed = ["fedsvrpg-m:standardize"]\n' + config.read_text())
+    assert tuned_for_another(groups(folders)) == []
+    config = folders[0] / "config.toml"
+    config.write_text(config.read_text().replace("standardize = true", "standardize = false"))
+    assert len(tuned_for_another(groups(folders))) == 1
+
+
+def test_the_sweep_that_ships_does_not_warn_of_itself(tmp_path: Path):
+    folders = []
+    for cell in sweep.read("momentum/lengths").cells([]):
+        for seed in (0, 1):
+            folder = write_run(tmp_path / f"{cell.name}-{seed}", seed=seed)
+            (folder / "config.toml").write_text(to_toml(cell.config(seed, tmp_path)))
+            count(folder, 1.0 if "pavg" in cell.name else 0.8)  # poles stand for longer
+            folders.append(folder)
+    there = groups(folders)
+    assert len(there) == 4
+    assert confounders(there, "eval/return") == []

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.pages import Page, groups, write_run, write_runs
 
-from fedrl.report import differences
+from fedrl.report import differences, plots
 from fedrl.report import page as report
 from fedrl.report.confounders import confounders
 from fedrl.report.level_panels import level_panels
+from fedrl.report.panels import group_styles, main_panels
 from fedrl.report.terminal import summary
-from fedrl.report.worlds import by_world, is_of_a_method
+from fedrl.report.worlds import by_world, is_of_a_method, methods
 
 SPREAD = 'name = "cartpole"\nlength_spread = {}'
 
@@ -55,8 +57,10 @@ def test_the_page_and_the_terminal_judge_each_level(folders: list[Path], tmp_pat
 
 
 def test_final_values_are_drawn_against_the_level(folders: list[Path]):
-    (panel,) = level_panels(groups(folders), "eval/return")
+    panel, means = level_panels(groups(folders), "eval/return")
     assert (panel.title, panel.x_label) == ("final return", "length_spread")
+    assert means.title == "return, mean over rounds"
+    np.testing.assert_allclose(means.lines["pavg"], panel.lines["pavg"] / 2)  # straight from 0
     assert {name: x.tolist() for name, x in panel.x.items()} == {
         "pavg": [0.0, 0.6], "fedhapg-m": [0.0, 0.6],
     }  # fmt: skip
@@ -74,7 +78,9 @@ def test_step_sizes_may_be_tuned_for_each_level(tmp_path: Path):
             ("pavg", 0.0, 0.1), ("pavg", 0.6, 0.2), ("fedprox", 0.0, 0.3), ("fedprox", 0.6, 0.4),
         )
     ]  # fmt: skip
-    assert len(by_world(groups(folders))) == 2
+    there = groups(folders)
+    assert len(by_world(there)) == 2
+    assert set(methods(there).values()) == {"pavg", "fedprox"}  # one line each
 
 
 def test_one_method_at_several_levels_is_compared_between_them(tmp_path: Path):
@@ -98,7 +104,7 @@ def test_who_takes_part_is_no_method():
 def test_the_rest_from_whom_the_best_is_told_apart_is_counted(tmp_path: Path):
     finals = {"a": [90.0, 92, 91], "b": [90.0, 91, 92], "c": [10.0, 11, 12], "d": [5.0, 6, 8]}
     told = summary(groups(write_runs(tmp_path, finals)))
-    assert "a is not told apart from b; from 2 others it is" in told
+    assert "a is not told apart from b (from 2 others it is): +0 (" in told
 
 
 def test_runs_beside_a_sweeps_are_called_by_their_method(tmp_path: Path):
@@ -118,3 +124,90 @@ def test_runs_beside_a_sweeps_are_called_by_their_method(tmp_path: Path):
     assert [one.name for one in there] == [
         "pavg-alike", "pavg-differ", "fedprox length_spread=0.0", "fedprox length_spread=0.6",
     ]  # fmt: skip
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> list[Path]:
+    """A method without a colour of its own with two step sizes, beside a sweep: its runs are found
+    in another order at each level."""
+    ours = [
+        write_run(
+            tmp_path / f"{variant}-{seed}", seed=seed, final=100.0,
+            name=f"{variant}-seed{seed}.0123456789ab",
+            algorithm='name = "pavg"\nlr = 0.01', world=SPREAD.format(level) + "\nhorizon = 100",
+        )
+        for variant, level in (("pavg-alike", 0.0), ("pavg-differ", 0.6))
+        for seed in (0, 1)
+    ]  # fmt: skip
+    return ours + [
+        write_run(
+            tmp_path / f"own-{level}-{lr}-{seed}", seed=seed, final=90.0 + seed,
+            algorithm=f'name = "own.py:Own"\nlr = {lr}',
+            world=SPREAD.format(level) + "\nhorizon = 100",
+        )
+        for level, rates in ((0.6, (0.004, 0.008)), (0.0, (0.008, 0.004)))
+        for lr in rates
+        for seed in (0, 1)
+    ]  # fmt: skip
+
+
+def test_a_method_has_one_colour_at_all_levels(own: list[Path]):
+    there = groups(own)
+    assert methods(there)["pavg-alike"] == methods(there)["pavg-differ"] == "pavg"
+    panels = [*main_panels(there, "eval/return"), *level_panels(there, "eval/return")]
+    assert all({*one.lines} == {"pavg", "Own lr=0.004", "Own lr=0.008"} for one in panels)
+    (looks,) = {tuple(sorted(one.styles.items())) for one in panels}
+    assert len({style for _, style in looks}) == 3
+    tables = group_styles(there)
+    assert tables["Own lr=0.004 length_spread=0.6"] == dict(looks)["Own lr=0.004"]
+
+
+def test_no_bar_is_longer_than_the_horizon_and_the_page_says_who_stands_there(
+    own: list[Path], tmp_path: Path
+):
+    there = groups(own)
+    for one in (*level_panels(there, "eval/return")[:1], *main_panels(there, "eval/return")):
+        assert one.possible[1] == 100
+    text = Page(report.build(own, tmp_path / "page.html").read_text()).text
+    assert "All seeds of pavg-alike, pavg-differ end at the most that there is (100, the" in text
+    assert "cartpole: pavg, Own at two levels of length_spread" in text
+    for ending in ("png", "svg"):
+        assert (tmp_path / "page_plots" / f"levels.{ending}").is_file()
+
+
+def test_levels_are_points_with_bars_and_nothing_solid_between_them(folders: list[Path]):
+    figure = plots.curves(level_panels(groups(folders), "eval/return"))
+    axes = figure.axes[0]
+    assert [line.get_linestyle() for line in axes.lines if line.get_marker() == "o"] == [":", ":"]
+    assert len(axes.collections) == 2  # bars, and no band
+    assert all(one.get_paths() for one in axes.collections)
+
+
+def test_figures_have_three_panels_in_a_row(folders: list[Path]):
+    panels = main_panels(groups(folders), "eval/return")
+    figure = plots.curves(panels)
+    assert len(figure.axes) == len(panels) == 6
+    assert figure.get_figwidth() == 3 * plots.PANEL_SIZE[0]
+    assert len(figure.legends) == 1
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["pavg", "fedhapg-m"]
+
+
+def test_tables_have_method_and_level(own: list[Path], tmp_path: Path):
+    report.build(own, tmp_path / "page.html")
+    found = {}
+    for name in ("numbers", "comparison", "differences"):
+        with (tmp_path / "page_plots" / f"{name}.csv").open() as file:
+            found[name] = list(csv.DictReader(file))
+    for rows in (found["numbers"], found["comparison"]):
+        told = {row["group"]: (row["method"], row["level"]) for row in rows}
+        assert told["pavg-differ"] == ("pavg", "length_spread=0.6")
+        assert told["Own lr=0.008 length_spread=0.0"] == ("Own lr=0.008", "length_spread=0.0")
+    told = {
+        (one["first_method"], one["second_method"], one["level"]) for one in found["differences"]
+    }
+    assert ("pavg", "Own lr=0.004", "length_spread=0.6") in told
+    report.build(own[:4], tmp_path / "alone.html")  # one method, at no level that is compared
+    with (tmp_path / "alone_plots" / "comparison.csv").open() as file:
+        assert {(row["method"], row["level"]) for row in csv.DictReader(file)} == {
+            ("pavg-alike", ""), ("pavg-differ", ""),
+        }  # fmt: skip

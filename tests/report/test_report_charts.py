@@ -117,3 +117,29 @@ def test_a_long_command_can_be_read_to_its_end(tmp_path, new_person):
     assert section.locator(".scroll").evaluate_all(
         "tables => tables.every(table => table.scrollWidth <= table.clientWidth)"
     )
+
+
+def test_levels_answer_too_and_are_not_smoothed(tmp_path: Path, new_person):
+    folders = [
+        write_run(
+            tmp_path / f"{name}-{level}-{seed}", seed=seed, algorithm=f'name = "{name}"',
+            final=final + seed, world=f'name = "cartpole"\nlength_spread = {level}',
+        )
+        for name, final in (("pavg", 50.0), ("fedhapg-m", 80.0))
+        for level in (0.0, 0.6)
+        for seed in (0, 1)
+    ]  # fmt: skip
+    page = new_person(report.build(folders, tmp_path / "page.html").as_uri(), ["file:", "data:"])
+    assert page.locator("button[data-group]").all_inner_texts() == ["pavg", "fedhapg-m"] * 2
+    assert page.evaluate("charts.map((one) => one.data.points)")[:3] == [True, True, False]
+    picture = "() => charts[0].plot.ctx.canvas.toDataURL()"
+    before = page.evaluate(picture)
+    page.locator("#smooth").fill("0.9")
+    assert page.evaluate(picture) == before
+    page.locator("button[data-group=pavg]").first.click()
+    page.wait_for_function(f"(before) => ({picture})() !== before", arg=before)
+    over = page.locator("figure.panel .u-over").first
+    over.hover()
+    tip = page.locator("figure.panel .tip").first.inner_text()
+    assert re.search(r"length_spread 0(\.6)?\nfedhapg-m: 80.5 \(", tip)
+    assert "pavg" not in tip

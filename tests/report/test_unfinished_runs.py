@@ -47,7 +47,7 @@ def test_a_run_that_broke_is_no_result_and_one_that_was_stopped_is(tmp_path: Pat
 def test_the_terminal_leaves_it_out_of_table_and_verdict_and_says_so(tmp_path: Path):
     folders = [*methods(tmp_path / "runs"), broken(tmp_path / "pavg-2")]
     told = fedrl.Runs(map(fedrl.Run, folders)).summary()
-    assert "by final return, seed by seed, fedprox is told apart from every other one" in told
+    assert "best by final return, seed by seed: fedprox, +" in told
     assert f"left out: pavg-2 stopped on an error at round 0 of 10: {ERROR}" in told
     (row,) = [line for line in told.splitlines() if line.startswith("pavg")]
     assert row.split()[-1] == "2"  # seeds
@@ -73,7 +73,7 @@ def test_a_killed_seed_beside_finished_ones_turns_no_verdict_around(tmp_path: Pa
         tmp_path / "x", seed=9, algorithm='name = "fedprox"', final=81, done=2, status="running"
     )
     told = fedrl.Runs(map(fedrl.Run, [*there, killed])).summary()
-    assert "seed by seed, fedprox is told apart from every other one" in told
+    assert "best by final return, seed by seed: fedprox, +" in told
     assert "left out: x is at round 2 of 10, beside finished seeds of the same" in told
     whole = group_runs([load(folder) for folder in (*there, killed)])
     assert differences.winner(whole, "eval/return") == "fedprox"
@@ -95,12 +95,13 @@ def test_groups_that_end_apart_are_compared_where_both_have_been(tmp_path: Path)
     assert (
         "no winner by final return: pavg ends highest, and where both have been fedprox is" in told
     )
-    assert "better (-6.1" in " ".join(told.split())
+    assert "where both have been fedprox is better: +3.05 (" in told
+    assert "better: +6.1 (" in " ".join(told.split())
     page = fedrl.Runs(fedrl.Run(run.path) for group in there for run in group.runs).report(
         tmp_path / "page.html"
     )
     assert "is behind fedprox where both have been" in page.read_text(encoding="utf-8")
-    assert "at round 2)" in told
+    assert "over pavg at round 2" in told
 
 
 def test_the_terminal_warns_as_the_page_does(tmp_path: Path):
@@ -179,3 +180,19 @@ def test_the_page_leaves_it_out_and_says_so(tmp_path: Path):
     none = Page(report.build(folders[-2:], tmp_path / "none.html").read_text())
     assert "no run has a result yet that could be compared" in none.text
     assert "told apart from" not in none.text.partition("Comparison")[0]
+
+
+def test_a_run_and_its_longer_twin_are_one(tmp_path: Path):
+    """The same settings with more rounds, and the same numbers as far as both went."""
+    short = [write_run(tmp_path / f"s{s}", seed=s, final=50.0 + s) for s in (0, 1)]
+    long = [
+        write_run(tmp_path / f"l{s}", seed=s, rounds=20, done=20, final=100.0 + 2 * s)
+        for s in (0, 1)
+    ]
+    kept, left = with_results([load(folder) for folder in (*short, *long)])
+    assert [run.path.name for run in kept] == ["l0", "l1"]
+    assert left[0] == "s0 is the first 10 rounds of l0, number for number, and nothing beside it"
+    kept, _ = with_results([load(folder) for folder in (*short, long[0])])
+    assert len(kept) == 3  # a seed has none: the shorter group stays whole
+    other = write_run(tmp_path / "o", rounds=20, done=20, final=99.0)
+    assert len(with_results([load(short[0]), load(other)])[0]) == 2

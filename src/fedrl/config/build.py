@@ -243,8 +243,12 @@ def check_secrets(config: Config, algorithm: Algorithm) -> None:
 def notes(config: Config) -> list[str]:
     """What a run's settings change of its method, where that is easily missed."""
     method, lines = config.algorithm, []
-    if config.borrowed:
-        lines.append(borrowed_note(config.borrowed, label(method.name)))
+    keys = {one: one.rpartition(":")[2] for one in config.borrowed}
+    # A switch is nothing that one tunes for a method.
+    if tuned := [
+        one for one, key in keys.items() if not isinstance(getattr(method, key, None), bool)
+    ]:
+        lines.append(borrowed_note(tuned, label(method.name)))
     if method.name == "fedpg-br" and method.standardize:
         lines.append(
             "algorithm.standardize scales the clients' and the server's trajectories apart, which "

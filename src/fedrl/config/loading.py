@@ -181,7 +181,8 @@ def _choose_name(section: Json, key: str, name: Any) -> None:
 
 def _borrowed(recipe: Tables, merged: Tables, said: set[str]) -> list[str]:
     """Of the recipe's settings for its own method, those that another one is now given: not what is
-    said anew, nor what the other has by default. Of an earlier resolution, what is left of them."""
+    said anew, nor what the other has by default, or does not read (`unread` of its settings). Of an
+    earlier resolution, what is left of them."""
     section = recipe.get("algorithm", {})
     before, now = section.get("name"), merged["algorithm"]["name"]
     if "algorithm.name" not in said or not isinstance(before, str) or before == now:
@@ -189,7 +190,9 @@ def _borrowed(recipe: Tables, merged: Tables, said: set[str]) -> list[str]:
         return [one for one in earlier if f"algorithm.{one.rpartition(':')[2]}" not in said]
     part = parts.find("algorithm", now)
     usual = {f.name: f.default for f in dataclasses.fields(part.settings)} | dict(part.defaults)
-    values = {key: merged["algorithm"].get(key) for key in section if key in usual}
+    idle = part.settings.unread(merged["algorithm"]) if hasattr(part.settings, "unread") else ()
+    read = (key for key in section if key in usual and key not in idle)
+    values = {key: merged["algorithm"].get(key) for key in read}
     return [
         f"{label(before)}:{key}"
         for key, value in values.items()

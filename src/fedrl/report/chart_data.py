@@ -38,6 +38,7 @@ def chart_data(panel: Panel, legend: bool = False) -> str:
         "bytes": panel.x_unit == "B",
         "log": panel.log,
         "share": panel.share,
+        "points": panel.points,
         "legend": legend,
         "room": None if panel.log else room_around(values[np.isfinite(values)]),
         "start": panel.start,

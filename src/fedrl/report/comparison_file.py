@@ -16,33 +16,40 @@ from fedrl.core.iqm import FEWEST, bootstrap_interval, iqm
 from fedrl.core.types import Json
 from fedrl.report.differences import by_seed, differences, final
 from fedrl.report.run_groups import Group, curve, over_rounds
+from fedrl.report.worlds import level_of, methods
 
 MEASURES = {"final": final, "mean over rounds": over_rounds}
 NUMBERS = ("mean", "low", "high", "iqm", "iqm_low", "iqm_high")
-COMPARISON = ("group", "metric", "value", "round", "seeds", *NUMBERS)
-DIFFERENCES = ("first", "second", "metric", "value", "seeds", *NUMBERS, "told_apart")
+COMPARISON = ("group", "method", "level", "metric", "value", "round", "seeds", *NUMBERS)
+DIFFERENCES = (
+    "first", "second", "first_method", "second_method", "level", "metric", "value", "seeds",
+    *NUMBERS, "told_apart",
+)  # fmt: skip
 
 
 def comparison(groups: Sequence[Group], metric: str) -> list[Json]:
     """Mean and 95% t interval over seeds of every group; IQM and bootstrap of four seeds or more.
-    `round` is the last one that all of its seeds have."""
-    rows = []
+    `round` is the last one that all of its seeds have; the level is a world's name where several
+    are compared, and the method what the group is called without it."""
+    rows, names, levels = [], methods(groups), level_of(groups)
     for group in groups:
         rounds = curve(group.runs, metric)[0]
         for value, measure in MEASURES.items():
             found = np.array([*by_seed(group, metric, measure).values()])
             if found.size:
-                about = (group.name, metric, value, int(rounds[-1]), len(found))
+                who = (group.name, names[group.name], levels[group.name])
+                about = (*who, metric, value, int(rounds[-1]), len(found))
                 rows.append(dict(zip(COMPARISON, (*about, *_numbers(found)), strict=True)))
     return rows
 
 
 def paired_differences(groups: Sequence[Group], metric: str) -> list[Json]:
     """`first` less `second`, in the seeds that both have; told apart: the t interval is off 0."""
-    rows = []
+    rows, names, levels = [], methods(groups), level_of(groups)
     for value, measure in MEASURES.items():
         for one in differences(groups, metric, measure):
-            about = (one.first, one.second, metric, value, len(one.values))
+            who = (one.first, one.second, names[one.first], names[one.second], levels[one.first])
+            about = (*who, metric, value, len(one.values))
             whole = (*about, *_numbers(one.values), one.decided)
             rows.append(dict(zip(DIFFERENCES, whole, strict=True)))
     return rows

@@ -33,13 +33,15 @@ MAY_COME = "What differs in the results may come from that."
 
 
 def confounders(groups: Sequence[Group], metric: str) -> list[str]:
-    """A line about each."""
-    return [
+    """A line about each, and once what follows from them."""
+    lines = [
         *more_than_the_method(groups),
         *unequal_samples(groups, metric),
         *tuned_for_another(groups),
-        *resumed_for_more(groups),
     ]
+    if lines:
+        lines[-1] += f" {MAY_COME if len(lines) == 1 else MAY_COME.replace('that', 'these')}"
+    return [*lines, *resumed_for_more(groups)]
 
 
 def more_than_the_method(groups: Sequence[Group]) -> list[str]:
@@ -63,7 +65,7 @@ def _more_differs(groups: Sequence[Group]) -> list[str]:
     others = [
         key for key in keys if not is_asked_about(key) and (key != COHORT or len(cohorts) > 1)
     ]
-    said = f"These runs differ in more than the method: {', '.join(others)}. {MAY_COME}"
+    said = f"These runs differ in more than the method: {', '.join(others)}."
     return [said] if others else []
 
 
@@ -85,14 +87,17 @@ def unequal_samples(groups: Sequence[Group], metric: str) -> list[str]:
                 said = ", ".join(map(" ".join, zip(times, whose, strict=True)))
                 each = ", ".join(si(counts[name]) for name in (most, *fewer[:-1]))
                 lines.append(
-                    f"{most} learned from {said} ({each} and {si(counts[fewer[-1]])} a round). "
-                    f"{MAY_COME}"
+                    f"{most} learned from {said} ({each} and {si(counts[fewer[-1]])} a round)."
                 )
     return lines
 
 
 def _play_differently(groups: Sequence[Group], named: Container[str]) -> bool:
-    keys = differing([group.config for group in groups if group.name in named])
+    """A count that is 0, or that a method does not have, adds nothing to what is played."""
+    configs = [group.config for group in groups if group.name in named]
+    counts = [{key: value for key, value in one.items() if value or not key.endswith(HOW_MANY)}
+              for one in configs]  # fmt: skip
+    keys = differing(counts)
     return any(key.startswith("federation.") or key.endswith(HOW_MANY) for key in keys)
 
 
@@ -111,15 +116,20 @@ def _samples(group: Group, metric: str) -> tuple[float, str] | None:
 
 def tuned_for_another(groups: Sequence[Group]) -> list[str]:
     """Where runs are compared, a line for groups whose method was given settings that the recipe
-    had chosen for another one."""
+    had chosen for another one: not a switch that all of them have alike, which nobody tunes."""
     found: dict[tuple[str, str], list[str]] = {}
+    apart = differing([group.config for group in groups])
     for group in groups if len(groups) > 1 else ():
-        named = {str(one) for run in group.runs for one in run.config.get("borrowed") or ()}
+        named = {
+            str(one) for run in group.runs for one in run.config.get("borrowed") or ()
+            if (key := f"algorithm.{str(one).rpartition(':')[2]}") in apart
+            or not isinstance(group.config.get(key), bool)
+        }  # fmt: skip
         for other in sorted({one.rpartition(":")[0] for one in named}):
             keys = sorted(key for one, _, key in (n.rpartition(":") for n in named) if one == other)
             found.setdefault((", ".join(keys), other), []).append(group.name)
     return [
-        f"{', '.join(names)} ran with {keys} that the recipe had chosen for {other}. {MAY_COME}"
+        f"{', '.join(names)} ran with {keys} that the recipe had chosen for {other}."
         for (keys, other), names in found.items()
     ]
 

@@ -192,23 +192,25 @@ def winner(groups: Sequence[Group], metric: str, value: Values = final) -> str:
     return best_first(having, metric, value)[0].name
 
 
-def in_words(groups: Sequence[Group], metric: str) -> str:
-    """The difference that decides: the best's smallest, from a group that it is not told apart from
-    where there is one; and its round, if groups end in several."""
-    ordered = best_first(repeated(groups, metric), metric)
-    near = rivals(groups, metric)
-    near = ahead(groups, metric) or near
+def in_words(groups: Sequence[Group], metric: str, value: Values = final) -> str:
+    """The difference that decides, with its 95% interval: the best's smallest, over a group that it
+    is not told apart from where there is one, or over the best of one that is ahead of it; and its
+    round, if groups end in several."""
+    ordered = best_first(repeated(groups, metric), metric, value)
+    front = ahead(groups, metric, value)
+    near = front or rivals(groups, metric, value)
     asked = [one for one in ordered[1:] if not near or one.name in near]
-    known = [one for other in asked if (one := difference(ordered[0], other, metric)) is not None]
+    pairs = (difference(ordered[0], other, metric, value) for other in asked)
+    known = [one for one in pairs if one is not None]
     if not known:
         return ""
     nearest = min(known, key=lambda one: float(np.mean(one.values)))
     scale, share = (100, True) if is_share(metric) else (1, False)
-    mean, half = map(float, interval(nearest.values * scale))
-    said = f" ({mean:.3g}, {_between(mean - half, mean + half, share)}"
-    said += f", from {nearest.second}" if len(known) > 1 else ""
+    mean, half = map(float, interval(nearest.values * (-scale if front else scale)))
+    said = f"{mean:+.3g}{'%' if share else ''} ({_between(mean - half, mean + half, share)}) "
+    said += f"over {nearest.first if front else nearest.second}"
     ends = {int(curve(with_result(one, metric), metric)[0][-1]) for one in ordered}
-    return f"{said}, at round {nearest.round})" if len(ends) > 1 else f"{said})"
+    return f"{said} at round {nearest.round}" if len(ends) > 1 else said
 
 
 def means_say(groups: Sequence[Group], metric: str) -> str:
@@ -217,16 +219,23 @@ def means_say(groups: Sequence[Group], metric: str) -> str:
     if len(having) < 2:
         return ""
     best = best_first(having, metric, over_rounds)[0].name
+    by_how_much = in_words(having, metric, over_rounds)
+    if front := ahead(having, metric, over_rounds):
+        return (
+            f"by the mean over the rounds where both have been {', '.join(front)} is better: "
+            f"{by_how_much}"
+        )
     if near := rivals(having, metric, over_rounds):
-        return f"by the mean over rounds {best} is {not_told_apart(near, len(having))}"
-    too = ", too," if best == winner(having, metric) else ""
-    return f"by the mean over rounds{too} {best} is told apart from every other one"
+        told = not_told_apart(near, len(having))
+        return f"by the mean over rounds {best} is {told}" + f": {by_how_much}" * bool(by_how_much)
+    too = ", too" if best == winner(having, metric) else ""
+    return f"best by the mean over rounds{too}: {best}, {by_how_much}"
 
 
 def not_told_apart(near: Sequence[str], count: int) -> str:
     """From whom the best of so many is not, and from how many it is."""
     others = count - 1 - len(near)
-    from_others = f"; from {others} other{'s' if others > 1 else ''} it is" if others else ""
+    from_others = f" (from {others} other{'s' if others > 1 else ''} it is)" if others else ""
     return f"not told apart from {', '.join(near)}{from_others}"
 
 

@@ -26,10 +26,12 @@ from fedrl.report.client_panel import client_panels
 from fedrl.report.confounders import confounders
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.learned import few_tasks_warnings, learned
-from fedrl.report.level_panels import level_panels
-from fedrl.report.panels import group_styles, main_panels, other_panels
+from fedrl.report.level_panels import at_the_highest, level_panels
+from fedrl.report.page_title import page_title
+from fedrl.report.panels import group_styles, main_panels, method_styles, other_panels
 from fedrl.report.run_groups import (
     Group,
+    after_first,
     curve,
     group_runs,
     main_metric,
@@ -43,6 +45,8 @@ from fedrl.report.worlds import by_world, not_compared, one_world
 from fedrl.runs.read import load_all
 
 NUMBERS = "numbers.csv"
+LEVELS = "levels"
+"""The file of the figure of `level_panels`."""
 WATCH = "fedrl.report.watch"
 """Where the script that draws charts lies: reports and the live view draw alike."""
 
@@ -90,12 +94,13 @@ def html_page(
 ) -> str:
     """The page as text; its figures and numbers are also written into the folder `pictures`."""
     metric = main_metric(groups)
-    names = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
     rows, worlds = [summary_row(group, metric) for group in groups], by_world(groups)
     main, others = main_panels(groups, metric), other_panels(groups, metric)
     clients, whole = client_panels(groups), headline(groups, metric)
+    levels = level_panels(groups, metric)
     headlines = {world: headline(same, metric) for world, same in worlds.items()}
-    for name, panels in {metric: main, **others}.items():
+    drawn = {metric: main, **others} | ({LEVELS: levels} if levels else {})
+    for name, panels in drawn.items():
         for ending in (".png", ".svg"):
             plots.save(plots.curves(panels), pictures / _file_name(name, ending))
     numbers_file.write(groups, pictures / NUMBERS)
@@ -104,7 +109,7 @@ def html_page(
     return render(
         __package__,
         "page.html.jinja",
-        title=title or " and ".join(names),
+        title=title or page_title(groups),
         css="".join(package_text(__package__, name) for name in ("page.css", "episodes.css")),
         chart_css=package_text(WATCH, "uplot/uplot.css"),
         scripts=[
@@ -115,6 +120,7 @@ def html_page(
         plots=plots,
         groups=groups,
         styles=group_styles(groups),
+        lines=method_styles(groups),
         headline=whole,
         worlds=not_compared(worlds, label(metric)) if len(worlds) > 1 else "",
         within="At" if one_world(groups) else "On",
@@ -134,10 +140,10 @@ def html_page(
         client_panels=[picture(panel, names=True) for panel in clients],
         metric=sentence_case(label(metric)),
         panels=[
-            *(picture(panel, names=True) for panel in level_panels(groups, metric)),
+            *map(picture, levels),
             *map(picture, main),
         ],
-        notes=notes(groups, main),
+        notes=[*notes(groups, main), *notes_on_levels(levels), at_the_highest(groups, metric)],
         episodes=[] if episodes is False else agents_episodes(groups, metric, bool(episodes)),
         more_panels=[picture(panel) for same in others.values() for panel in same],
         failures=tables.failures(groups),
@@ -149,14 +155,15 @@ def html_page(
 def with_iqm(
     groups: Sequence[Group], rows: Sequence[dict[str, str]], metric: str
 ) -> list[dict[str, str]]:
-    """Rows of the comparison with a column more, where a group has seeds enough for it."""
+    """Rows of the comparison with a column more, where a group has seeds enough for it: beside the
+    final value, since a narrow page shows the first columns."""
     texts = []
     for group in groups:
         values = curve(group.runs, metric)[1]
         texts.append(differences.iqm_text(values[:, -1] if values.size else np.empty(0), metric))
     if all(text == "–" for text in texts):
         return list(rows)
-    return [row | {"final IQM": text} for row, text in zip(rows, texts, strict=True)]
+    return [after_first(row, "final IQM", text) for row, text in zip(rows, texts, strict=True)]
 
 
 def _file_name(metric: str, ending: str) -> str:
@@ -200,6 +207,7 @@ class Headline(NamedTuple):
     learned: str  # of a single run of a language agent: before training, and after it
     once: list[tuple[str, str]]  # beside `finals`: groups with one seed, which cannot be compared
     means: str  # what means over rounds say
+    by_how_much: str  # the difference that decides
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -226,6 +234,7 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
         learned(groups, metric),
         [shown for _, shown in finals if shown[0] in once],
         sentence_case(differences.means_say(groups, metric)),
+        differences.in_words(groups, metric),
     )
 
 
@@ -292,6 +301,15 @@ def notes(groups: Sequence[Group], panels: Sequence[plots.Panel]) -> list[str]:
             "rounds and at equal episodes."
         )
     return lines
+
+
+def notes_on_levels(panels: Sequence[plots.Panel]) -> list[str]:
+    if not panels:
+        return []
+    return [
+        f"Against {panels[0].x_label}: a point is a level that was run, its bar the 95% t "
+        "interval; nothing was measured between two of them."
+    ]
 
 
 def _ending_early(panels: Sequence[plots.Panel]) -> list[str]:

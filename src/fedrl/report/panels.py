@@ -19,7 +19,7 @@ from fedrl.report.run_groups import (
     episodes_played,
     trains_agents,
 )
-from fedrl.report.worlds import by_world
+from fedrl.report.worlds import by_world, methods
 
 SHARES = {
     "accuracy", "train_accuracy", "held_out", "invalid", "truncated", "no_act", "no_think",
@@ -41,15 +41,18 @@ def panel(
     against: Against | None = None,
     world: str = "",
     styles: Mapping[str, int] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Panel:
-    """Of groups of one world, which is named where a page has several; `styles` by group."""
+    """Of groups of one world, which is named where a page has several; by group's name, `names` has
+    what its line is called; `styles` by line."""
     x, lines = {}, {}
     for group in groups:
         at, values = curve(group.runs, metric, against)
         keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST_POINTS)).astype(int))
         if against is not None and at.size and not at.any():
             at, keep, values = at[:0], keep[:0], values[:0]  # nothing to set the metric against
-        x[group.name], lines[group.name] = at[keep], values[:, keep]
+        name = (names or {}).get(group.name, group.name)
+        x[name], lines[name] = at[keep], values[:, keep]
     positive = all((values > 0).all() for values in lines.values())
     return Panel(
         title=f"{label(metric)}, {world}" if world else label(metric),
@@ -59,15 +62,15 @@ def panel(
         x_unit="B" if against is bytes_sent else "",
         log=positive and any(word in metric for word in OVER_MAGNITUDES),
         share=is_share(metric),
-        possible=possible(metric, lines.values()),
+        possible=possible(metric, lines.values(), highest(groups, metric)),
         start=warm_start(groups, metric),
         styles=styles or {},
     )
 
 
-def possible(metric: str, lines: Iterable[np.ndarray]) -> tuple[float, float]:
+def possible(metric: str, lines: Iterable[np.ndarray], most: float = np.inf) -> tuple[float, float]:
     """What no band leaves: the bounds that a metric has by its meaning, if its values keep them (a
-    method of one's own may call something else by the name)."""
+    method of one's own may call something else by the name); of a return `most`."""
     name = metric.partition("/")[2]
     low = high = np.inf
     if name in SHARES or is_share(metric):
@@ -77,8 +80,19 @@ def possible(metric: str, lines: Iterable[np.ndarray]) -> tuple[float, float]:
     elif name.endswith(NEVER_NEGATIVE):
         low = 0.0
     if low == np.inf or any((v < low).any() or (v > high).any() for v in lines):
-        return -np.inf, np.inf
+        return -np.inf, most
     return low, high
+
+
+def highest(groups: Sequence[Group], metric: str) -> float:
+    """The most that an episode can bring, where these runs show it: some stand at the horizon of
+    their world, or at a share of 1, and none is above."""
+    horizons = {group.config.get("world.horizon") for group in groups}
+    known = 1.0 if is_share(metric) else horizons.pop() if len(horizons) == 1 else None
+    if not isinstance(known, int | float) or not (is_share(metric) or "return" in metric):
+        return np.inf
+    values = [curve(group.runs, metric)[1] for group in groups]
+    return float(known) if max(one.max(initial=-np.inf) for one in values) == known else np.inf
 
 
 def warm_start(groups: Sequence[Group], metric: str) -> float | None:
@@ -123,12 +137,17 @@ def other_panels(groups: Sequence[Group], main: str) -> dict[str, list[Panel]]:
     return panels
 
 
+def method_styles(groups: Sequence[Group]) -> dict[str, int]:
+    """By a method's name in `methods`, how its lines look: its own colour, whatever stands beside
+    it, and the same at all levels."""
+    names = methods(groups)
+    return styles_of({names[group.name]: _federated_method(group) for group in groups})
+
+
 def group_styles(groups: Sequence[Group]) -> dict[str, int]:
-    """By a group's name, how its line looks: a method's own colour, whatever stands beside it."""
-    looks: dict[str, int] = {}
-    for same in by_world(groups).values():
-        looks |= styles_of({group.name: _federated_method(group) for group in same})
-    return looks
+    """By a group's name, how its method's lines look."""
+    looks = method_styles(groups)
+    return {name: looks[method] for name, method in methods(groups).items()}
 
 
 def _federated_method(group: Group) -> str:
@@ -141,9 +160,9 @@ def panels_by_world(
     groups: Sequence[Group], metric: str, x_label: str = "round", against: Against | None = None
 ) -> list[Panel]:
     """One for each world that has the metric: what differs in scale shares no axis."""
-    styles = group_styles(groups)
+    styles, names = method_styles(groups), methods(groups)
     found = [
-        panel(same, metric, x_label, against, world, styles)
+        panel(same, metric, x_label, against, world, styles, names)
         for world, same in by_world(groups).items()
     ]
     return [one for one in found if any(values.size for values in one.lines.values())]

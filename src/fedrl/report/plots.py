@@ -63,6 +63,10 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: sharp, selectable and in the reader's own font
     "svg.hashsalt": "fedrl",  # the same figure is the same bytes
 }
+ASIDE = 0.012
+"""Of an axis, between points of lines that were measured at the same x."""
+IN_A_ROW = 3
+"""Panels of a figure, at most."""
 PANEL_SIZE = (4.3, 2.9)
 """Inches of one panel, margins included."""
 
@@ -83,6 +87,7 @@ class Panel:
     """Half widths [points] of lines that are means already, with one row each."""
     possible: tuple[float, float] = (-np.inf, np.inf)  # no band leaves it
     styles: Mapping[str, int] = field(default_factory=dict)  # of lines, not by their order
+    points: bool = False  # nothing is known between two x: points with bars, dotted in between
 
 
 def _tick_labels(axis: Axis, unit: str = "", share: bool = False) -> None:
@@ -132,23 +137,31 @@ def _log_axis(axes: Axes) -> None:
         _tick_labels(axes.yaxis)
 
 
-def figure(panels: int = 1, size: tuple[float, float] = PANEL_SIZE) -> tuple[Figure, list[Axes]]:
-    """A row of empty axes in the house style, with fixed margins: figures on a page line up."""
+def figure(
+    panels: int = 1, size: tuple[float, float] = PANEL_SIZE, in_a_row: int | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Empty axes in the house style, `in_a_row` at most or all of them, with fixed margins: figures
+    on a page line up."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    width, height = size[0] * panels, size[1]
+    columns = min(panels, in_a_row or panels)
+    rows = math.ceil(panels / columns)
+    width, height = size[0] * columns, size[1] * rows
     with matplotlib.rc_context(STYLE):
         result = Figure(figsize=(width, height))
-        row = result.subplots(1, panels, squeeze=False)[0]
+        found = [*result.subplots(rows, columns, squeeze=False).flat]
+        for empty in found[panels:]:
+            empty.remove()
         result.subplots_adjust(
             left=0.66 / width,
             right=1 - 0.20 / width,
             bottom=0.52 / height,
             top=1 - 0.38 / height,
             wspace=0.86 / (size[0] - 0.86),
+            hspace=0.90 / (size[1] - 0.90),
         )
-    return result, list(row)
+    return result, found[:panels]
 
 
 def line_style(index: int) -> tuple[str, str]:
@@ -194,8 +207,10 @@ def band_plot(
     halves: Mapping[str, np.ndarray] | None = None,
     possible: tuple[float, float] = (-np.inf, np.inf),
     styles: Mapping[str, int] | None = None,
+    points: bool = False,
 ) -> None:
     """The mean over seeds and its 95% band of every line [seeds, points]; one seed has no band.
+    `points` are drawn with bars instead.
 
     `x` is shared, or given per line. A line without points is not drawn but keeps its colour, so
     that a name has the same colour in every panel. The axis follows the bands to half as far again
@@ -211,11 +226,17 @@ def band_plot(
         at = np.asarray(x[name] if isinstance(x, Mapping) else x, dtype=float)
         mean, low, high = band(samples, log, (halves or {}).get(name), possible)
         seen.append(np.ravel(samples)[np.isfinite(np.ravel(samples))])
+        if points:
+            ends = np.nan_to_num([mean - low, high - mean])
+            axes.errorbar(at + _aside(index, len(lines), x), mean, ends, color=colour, label=name,
+                          linewidth=1, linestyle=":", marker="o", markersize=4, capsize=3,
+                          elinewidth=1.6)  # fmt: skip
+            continue
         if np.isfinite(low).any():
             axes.fill_between(at, low, high, color=colour, alpha=alpha, linewidth=0)
         marker = "o" if len(at) == 1 else ""
         axes.plot(at, mean, dash, color=colour, linewidth=1.6, label=name, marker=marker)
-    axes.margins(x=0.01)
+    axes.margins(x=0.06 if points else 0.01)
     if log:
         _log_axis(axes)
         return
@@ -223,6 +244,12 @@ def band_plot(
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, room[0]), min(top, room[1]))
     _tick_labels(axes.yaxis)
+
+
+def _aside(index: int, count: int, x: ArrayLike | Mapping[str, ArrayLike]) -> float:
+    """How far a line's points stand beside their x, so that no bar hides another."""
+    every = [*x.values()] if isinstance(x, Mapping) else [x]
+    return (index - (count - 1) / 2) * ASIDE * float(np.ptp(np.concatenate(every)))
 
 
 def legend(figure: Figure, *row: Axes) -> None:
@@ -240,11 +267,11 @@ def legend(figure: Figure, *row: Axes) -> None:
 
 
 def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
-    """A row of panels; with `names`, a legend under them where there is more than one line."""
+    """Panels in rows; with `names`, a legend under them where there is more than one line."""
     import matplotlib
     from matplotlib.ticker import MaxNLocator
 
-    result, row = figure(len(panels))
+    result, row = figure(len(panels), in_a_row=IN_A_ROW)
     with matplotlib.rc_context(STYLE):
         for axes, panel in zip(row, panels, strict=True):
             if panel.start is not None:
@@ -252,7 +279,7 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
             possible = (0.0, 1.0) if panel.share else panel.possible
             band_plot(
                 axes, panel.x, panel.lines, log=panel.log, halves=panel.halves, possible=possible,
-                styles=panel.styles,
+                styles=panel.styles, points=panel.points,
             )  # fmt: skip
             if panel.share:
                 axes.set_ylim(max(axes.get_ylim()[0], -0.02), min(axes.get_ylim()[1], 1.02))
@@ -262,7 +289,7 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
             whole = all((x == x.round()).all() for x in panel.x.values())
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=whole))
             _tick_labels(axes.xaxis, panel.x_unit)
-        if names and max(len(axes.lines) for axes in row) > 1:
+        if names and max(len(axes.get_legend_handles_labels()[1]) for axes in row) > 1:
             legend(result, *row)
     return result
 

@@ -28,6 +28,12 @@ function nearest(plot, series, index) {
   return index;
 }
 
+// Room for the points at an axis' ends.
+function beside(plot, low, high) {
+  const pad = 0.06 * (high - low || 1);
+  return [low - pad, high + pad];
+}
+
 class Chart {
   constructor(figure) {
     this.figure = figure;
@@ -64,7 +70,7 @@ class Chart {
   // Lines with their bands' ends: [mean, low, high] of each, on common points.
   columns(weight) {
     const lines = this.data.lines.flatMap(({x, y, low, high}) =>
-      [y, low || [], high || []].map((values) => ({x, y: smoothed(values, weight)})));
+      [y, low || [], high || []].map((values) => ({x, y: smoothed(values, this.data.points ? 0 : weight)})));
     const start = this.data.start;
     if (start !== null) {
       const all = this.data.lines.flatMap((line) => line.x);
@@ -81,10 +87,10 @@ class Chart {
     for (const line of data.lines) {
       const at = series.length, look = style(line.style), show = !hidden.has(line.name);
       series.push(
-        {label: line.name, ...look, width: 1.8, spanGaps: true, show, points: {show: line.x.length === 1}},
+        {label: line.name, ...look, width: 1.8, spanGaps: true, show, points: {show: line.x.length === 1}, ...(data.points ? {stroke: "transparent"} : {})},
         ...["low", "high"].map((end) => ({label: `${line.name} ${end}`, stroke: "transparent", width: 0, spanGaps: true, show, points: {show: false}})),
       );
-      if (line.low) bands.push({series: [at + 2, at + 1], fill: `${look.stroke}33`});
+      if (line.low && !data.points) bands.push({series: [at + 2, at + 1], fill: `${look.stroke}33`});
     }
     if (data.start !== null) series.push({label: "round 0", stroke: ink, dash: [2, 3], width: 1, spanGaps: true, points: {show: false}});
     const within = (plot, low, high) => {
@@ -96,7 +102,7 @@ class Chart {
     this.plot = new uPlot({
       ...this.size(),
       title: data.title,
-      scales: {x: {time: false}, y: data.log ? {distr: 3} : {range: within}},
+      scales: {x: {time: false, ...(data.points ? {range: beside} : {})}, y: data.log ? {distr: 3} : {range: within}},
       axes: [
         {stroke: ink, grid, label: data.x, labelSize: 20, size: 34, ...(data.x === "round" ? {incrs: WHOLE} : {}), values: (_, ticks) => ticks.map(along)},
         {stroke: ink, grid, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : say(tick)))},
@@ -105,10 +111,45 @@ class Chart {
       cursor: {sync: {key: data.x}, dataIdx: nearest, points: {size: 6}},
       series,
       bands,
-      hooks: {setCursor: [(plot) => this.tell(plot, say, along)]},
+      hooks: {setCursor: [(plot) => this.tell(plot, say, along)], draw: data.points ? [(plot) => this.bars(plot)] : []},
     }, this.columns(smoothing()), this.place);
     this.figure.append(this.tip);
     this.plot.over.addEventListener("mouseleave", () => { this.tip.hidden = true; });
+  }
+
+  // Points with their bars, a little beside each other, and dots where nothing was measured.
+  bars(plot) {
+    const {ctx} = plot, unit = devicePixelRatio, lines = this.data.lines;
+    const {left, top, width, height} = plot.bbox;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(left, top, width, height);
+    ctx.clip();
+    lines.forEach((line, number) => {
+      if (hidden.has(line.name)) return;
+      const aside = 4 * unit * (number - (lines.length - 1) / 2);
+      const place = (value, i) => [plot.valToPos(line.x[i], "x", true) + aside, plot.valToPos(value, "y", true)];
+      ctx.strokeStyle = ctx.fillStyle = style(line.style).stroke;
+      ctx.lineWidth = unit;
+      ctx.setLineDash([2 * unit, 3 * unit]);
+      ctx.beginPath();
+      line.y.forEach((value, i) => { if (value !== null) ctx.lineTo(...place(value, i)); });
+      ctx.stroke();
+      ctx.setLineDash([]);
+      ctx.lineWidth = 2 * unit;
+      line.y.forEach((value, i) => {
+        if (value === null) return;
+        ctx.beginPath();
+        ctx.arc(...place(value, i), 3.5 * unit, 0, 2 * Math.PI);
+        ctx.fill();
+        if (!line.low || line.low[i] === null) return;
+        ctx.beginPath();
+        ctx.moveTo(...place(line.low[i], i));
+        ctx.lineTo(...place(line.high[i], i));
+        ctx.stroke();
+      });
+    });
+    ctx.restore();
   }
 
   // Only the chart under the pointer tells; those of the same axis show where it is.

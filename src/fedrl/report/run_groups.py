@@ -7,6 +7,7 @@ cost (steps, bytes, time, failures) is of its runs as far as each went.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -106,13 +107,47 @@ def with_results(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
         for run in kept or runs
         if (twin := once[_repetition(run)]) is not run
     ]
-    return [run for run in kept or runs if once[_repetition(run)] is run], [*lines, *again]
+    single = [run for run in kept or runs if once[_repetition(run)] is run]
+    longer = _longer_twins(single)
+    begun = [
+        f"{run.path.name} is the first {max(run.rounds)} rounds of {longer[id(run)].path.name}, "
+        "number for number, and nothing beside it"
+        for run in single
+        if id(run) in longer
+    ]
+    return [run for run in single if id(run) not in longer], [*lines, *again, *begun]
 
 
 def _repetition(run: Run) -> str:
     """The same of runs that repeat each other, seed and all."""
     said = {"seed": run.config.get("seed", 0), **repeated(run.config)}
     return json.dumps(said, sort_keys=True, default=str)
+
+
+def _longer_twins(runs: Sequence[Run]) -> dict[int, Run]:
+    """By run of groups all of whose seeds have one: a run of more rounds that begins with its
+    numbers. Compared, a method would stand against itself."""
+    alike: dict[str, list[Run]] = {}
+    for run in runs:
+        said = {"seed": run.config.get("seed", 0), **repeated(run.config), "rounds": 0}
+        alike.setdefault(json.dumps(said, sort_keys=True, default=str), []).append(run)
+    found = {
+        id(run): other
+        for same in alike.values()
+        for run, other in itertools.permutations(same, 2)
+        if max(run.rounds) < max(other.rounds) and _begins_as(other, run)
+    }
+    family = dict(zip(map(id, runs), families([run.config for run in runs]), strict=True))
+    alone = {family[id(run)] for run in runs if id(run) not in found}
+    return {one: other for one, other in found.items() if family[one] not in alone}
+
+
+def _begins_as(longer: Run, run: Run) -> bool:
+    """Not in what only one of them measured: a last round is evaluated in any case."""
+    pairs = ((metrics, longer.rounds.get(number, {})) for number, metrics in run.rounds.items())
+    return all(
+        str(one[key]) == str(other[key]) for one, other in pairs for key in one.keys() & other
+    )
 
 
 def _once_per_seed(runs: Sequence[Run]) -> dict[str, Run]:
@@ -196,7 +231,7 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
         }
     second = beside(metric, group.config)
     if second and (values := curve(group.runs, second)[1]).size:
-        row = _after_first(row, "final " + label(second), mean_text(values[:, -1], True))
+        row = after_first(row, "final " + label(second), mean_text(values[:, -1], True))
     if any(map(episodes_played, last)):
         row["episodes"] = si(float(np.mean([episodes_played(metrics) for metrics in last])))
     return row | {
@@ -209,7 +244,7 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
     }
 
 
-def _after_first(row: dict[str, str], name: str, text: str) -> dict[str, str]:
+def after_first(row: dict[str, str], name: str, text: str) -> dict[str, str]:
     """A column more, in the second place."""
     (first, value), *others = row.items()
     return {first: value, name: text, **dict(others)}

@@ -25,6 +25,8 @@ MOVE_NOTHING = ("name", CODE, "out", "track", "checkpoint_every", "borrowed")
 """Keys that tell no two runs apart: what they name is no setting of what was computed."""
 REPEATED = ("seed", "out", "track", "checkpoint_every", "borrowed")
 """Keys that may differ among repetitions: a seed is one, the others move no number."""
+OF_CLIENTS = ("world.", "partition.")
+"""Tables that say what clients play and how they differ."""
 MOST_WORDS = 3
 DIGITS = 6
 """Of a hash, in a name."""
@@ -53,6 +55,12 @@ def repeated(config: Config) -> Config:
     """The settings that all repetitions of a run have."""
     said = {key: value for key, value in config.items() if key not in REPEATED}
     return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
+
+
+def without_world(config: Config) -> Config:
+    """What stays the same of a method in other worlds, and where clients differ more."""
+    return {key: value for key, value in config.items()
+            if key != "name" and not key.startswith(OF_CLIENTS)}  # fmt: skip
 
 
 def families(configs: Sequence[Config]) -> list[int]:
@@ -88,7 +96,7 @@ def _by_settings(config: Config, configs: Sequence[Config], in_variant: bool = F
     of its own is no news.
     """
     if len(configs) == 1:
-        return _method(config) or str(config.get("name") or "run")
+        return method_label(config) or str(config.get("name") or "run")
     kinds = [key for key in PARTS if key in differing(configs)]
     alike = [other for other in configs if all(other.get(k) == config.get(k) for k in kinds)]
     keys = [key for key in differing(alike) if key not in ("name", CODE)]
@@ -129,7 +137,7 @@ def beside_namesakes(
     ]
 
 
-def _method(config: Config) -> str:
+def method_label(config: Config) -> str:
     name = str(config.get("algorithm.name", ""))
     return TITLES.get(name, label(name))
 
@@ -144,10 +152,10 @@ def _words(config: Config, kinds: Sequence[str]) -> list[str]:
     if "world.name" in named:
         named["world.name"] = label(named["world.name"])
     if "algorithm.name" in named:
-        named["algorithm.name"] = _method(config)
+        named["algorithm.name"] = method_label(config)
     if kind := named.get("federation.kind"):
         if kind == "federated":
-            named["algorithm.name"] = _method(config)
+            named["algorithm.name"] = method_label(config)
             del named["federation.kind"]
         else:
             alone = f" (client {config.get('federation.client', 0)})" if kind == "local" else ""

@@ -65,7 +65,7 @@ def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
     if len(having) < 2:
         return alone
     best, near = having[0].name, differences.rivals(having, metric)
-    said = f"by final {label(metric)}, seed by seed, {best} is told apart from every other one"
+    said = f"best by final {label(metric)}, seed by seed: {best}"
     if front := differences.ahead(having, metric):
         said = (
             f"no winner by final {label(metric)}: {best} ends highest, and where both have been "
@@ -74,6 +74,6 @@ def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
     elif near:
         told = differences.not_told_apart(near, len(having))
         said = f"no winner by final {label(metric)}: {best} is {told}"
-    return [
-        said + differences.in_words(having, metric), differences.means_say(having, metric), *alone
-    ]  # fmt: skip
+    if by_how_much := differences.in_words(having, metric):
+        said += f": {by_how_much}" if near or front else f", {by_how_much}"
+    return [said, differences.means_say(having, metric), *alone]

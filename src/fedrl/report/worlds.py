@@ -10,11 +10,19 @@ whether that changes from level to level: then methods are compared within a lev
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fedrl.core.registry import label
 from fedrl.report.run_groups import Group
-from fedrl.report.run_labels import Config, differing, setting_text
+from fedrl.report.run_labels import (
+    OF_CLIENTS,
+    Config,
+    differing,
+    group_names,
+    setting_text,
+    without_world,
+)
 
 NAMES = ("world.name", "world.id", "world.environment")
 """Keys whose values need no `key=` in a world's name."""
@@ -23,8 +31,6 @@ SCALE = (
     "world.weights", "world.wrappers", "world.horizon", "world.states", "world.actions",
 )  # fmt: skip
 """Settings of worlds that say what is played, and what a return is the sum of."""
-OF_CLIENTS = ("world.", "partition.")
-"""Tables that say how clients differ, beside the scale."""
 METHODS = ("algorithm.name", "aggregate.name", "federation.kind")
 OF_METHODS = ("algorithm.", "aggregate.")
 ALSO_OF_METHODS = ("federation.kind", "federation.client")
@@ -85,6 +91,34 @@ def level_keys(groups: Sequence[Group]) -> list[str]:
     """What differs between groups of one world in how unlike each other their clients are."""
     keys = differing([group.config for group in groups])
     return [key for key in keys if key.startswith(OF_CLIENTS)]
+
+
+def methods(groups: Sequence[Group]) -> dict[str, str]:
+    """By a group's name, what its method is called in all worlds and at all levels: the key of its
+    colour. Where groups are of one world and level, or are not told apart without it, their own."""
+    worlds = by_world(groups)
+    own = {group.name: group.name for group in groups}
+    if len(worlds) < 2:
+        return own
+    kinds = {group.name: str([group.config.get(key) for key in METHODS]) for group in groups}
+    often = Counter((world, kinds[one.name]) for world, same in worlds.items() for one in same)
+    several = {kind for (_, kind), times in often.items() if times > 1}
+    configs: dict[str, Config] = {}
+    keys: dict[str, str] = {}
+    for group in groups:
+        config = without_world(group.config)
+        kind = kinds[group.name]  # what stands once at every level may be tuned for each
+        keys[group.name] = str(sorted(config.items())) if kind in several else kind
+        configs.setdefault(keys[group.name], config)
+    names = dict(zip(configs, group_names([*configs.values()]), strict=True))
+    found = {name: names[key] for name, key in keys.items()}
+    once = all(len({found[one.name] for one in same}) == len(same) for same in worlds.values())
+    return found if once else own
+
+
+def level_of(groups: Sequence[Group]) -> dict[str, str]:
+    """By a group's name, its world and level as `by_world` calls them."""
+    return {one.name: world for world, same in by_world(groups).items() for one in same}
 
 
 def _name(config: Config, keys: Sequence[str]) -> str:

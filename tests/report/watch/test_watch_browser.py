@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -215,3 +216,45 @@ def test_what_is_shown_comes_as_csv_as_it_was_measured(tmp_path: Path, new_perso
         with page.expect_download() as started:
             page.get_by_role("button", name="CSV").click()
         assert len(Path(started.value.path()).read_text().splitlines()) == 3
+
+
+def test_levels_of_a_method_share_its_colour_and_runs_of_a_sweep_go_by_variant(
+    tmp_path: Path,
+    new_person,  # noqa: F811
+):
+    slow = "of-a-step-size-that-is-twice-as-large"
+    variants = {
+        "pavg-alike": (0.1, 0.0), "pavg-differ": (0.1, 0.6), f"{slow}-alike": (0.2, 0.0),
+        f"{slow}-differ": (0.2, 0.6),
+    }  # fmt: skip
+    for at, (variant, (lr, level)) in enumerate(variants.items()):
+        run = Written(tmp_path / "runs" / f"{variant}-seed0.0123456789ab", settings=f"lr = {lr}\n")
+        config = run.path / "config.toml"
+        text = config.read_text().replace("fedagent", "pavg").replace("household", "cartpole")
+        config.write_text(
+            text.replace('"demo"', f'"{variant}-seed0.0123456789ab"') + f"length_spread = {level}\n"
+        )
+        os.utime(config, (at + 1, at + 1))  # the list has the newest first
+        run.round()
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        for variant in variants:
+            page.get_by_label(f"show pavg, {variant}, seed 0").set_checked(True)
+        names = page.locator("#runs .name")
+        expect(names).to_have_text([f"{one}, seed 0" for one in variants][::-1])
+        labels = page.locator("#chart .u-legend .u-label")
+        expect(labels).to_have_count(5)
+        lines = page.evaluate(
+            "() => curves.plot.series.slice(1).map((one) => "
+            "[one.label.split(',')[0], [one.stroke(), String(one.dash)]])"
+        )
+        found = dict(lines)
+        assert found["pavg-alike"][0] == found["pavg-differ"][0]
+        assert found[f"{slow}-alike"][0] == found[f"{slow}-differ"][0] != found["pavg-alike"][0]
+        assert len({tuple(one) for one in found.values()}) == 4  # dashes tell levels apart
+        page.set_viewport_size({"width": 390, "height": 900})
+        entry = page.locator("#chart .u-legend .u-series").nth(1)
+        tops = entry.evaluate(
+            "one => [...one.children].map((cell) => cell.getBoundingClientRect().top)"
+        )
+        assert max(tops) - min(tops) < 10  # a name and its value are one line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +32,15 @@ class Settings(policy_gradient.Settings):
     policy: Literal["softmax", "direct"] = "softmax"
     # Smallest probability of the direct table policy.
     floor: float = 0.02
+
+    @classmethod
+    def unread(cls, given: Mapping[str, object]) -> tuple[str, ...]:
+        """Settings that nothing reads beside these of a recipe: with β = 1 no gradient is weighted
+        but FedHAPG-M's, and there is no u_0."""
+        if given.get("beta", cls.beta) != 1:
+            return ()
+        weighted = given.get("name", cls.name) == "fedhapg-m"
+        return ("initial_trajectories",) if weighted else ("initial_trajectories", "weight_clip")
 
     @property
     def method(self) -> str:

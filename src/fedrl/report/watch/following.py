@@ -19,7 +19,7 @@ from typing import Any
 from fedrl.core.registry import label
 from fedrl.core.types import Json
 from fedrl.report.method_colours import method_style
-from fedrl.report.run_labels import beside_namesakes, families
+from fedrl.report.run_labels import beside_namesakes, families, without_world
 from fedrl.runs.read import OF_A_SEED, OF_LEARNING, flatten, why_stopped
 
 MOST_BYTES = 8_000_000
@@ -150,6 +150,8 @@ class Followed:
             str(self.settings.get(key, given))
             for key, given in (("algorithm.name", ""), ("federation.kind", "federated"))
         )
+        called = str(self.settings.get("name", self.path.parent.name))
+        name = OF_A_SEED.sub("", called)
         done = self.rounds[-1] if self.rounds else 0
         status = str(meta.get("status", "unknown"))
         last = max((changed(tail.path) for tail in self.tails.values()), default=0.0)
@@ -161,7 +163,8 @@ class Followed:
         left = each * (planned - done) if status == "running" and each else None
         return {
             "path": self.address,
-            "name": OF_A_SEED.sub("", str(self.settings.get("name", self.path.parent.name))),
+            "name": name,
+            "variant": name if name != called else "",
             "run": self.path.name,
             "method": label(method),
             "style": method_style(method) if kind == "federated" else None,
@@ -209,14 +212,17 @@ class Followed:
 
 
 def about_all(runs: Sequence[Followed]) -> list[Json]:
-    """A line about each; `apart` tells those apart that have the same name, method and seed, and
-    `family` is the same of runs that differ in their seed alone."""
+    """A line about each; `apart` tells those apart that have the same name, method and seed,
+    `family` is the same of runs that differ in their seed alone, and `kin` of those that differ in
+    their world, or in how unlike its clients are, as well."""
     ids = folder_ids([run.path for run in runs])
     lines = [run.about() | {"id": one} for run, one in zip(runs, ids, strict=True)]
     calls = ["/".join(str(line[key]) for key in CALLED) for line in lines]
     apart = beside_namesakes([run.settings for run in runs], calls, ids)
-    told = zip(lines, apart, families([run.settings for run in runs]), strict=True)
-    return [line | {"apart": words, "family": family} for line, words, family in told]
+    family = families([run.settings for run in runs])
+    kin = families([without_world(run.settings) for run in runs])
+    told = zip(lines, apart, family, kin, strict=True)
+    return [line | {"apart": a, "family": f, "kin": k} for line, a, f, k in told]
 
 
 def folder_ids(paths: Sequence[Path]) -> list[str]:

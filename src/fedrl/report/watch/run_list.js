@@ -4,8 +4,15 @@
 
 const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-// `apart`: what differs from other runs of the same name, method and seed.
-const label = (run) => `${run.method}${run.kind === "federated" ? "" : `, ${run.kind}`}, seed ${run.seed}${run.apart ? ` (${run.apart})` : ""}`;
+const method = (run) => `${run.method}${run.kind === "federated" ? "" : `, ${run.kind}`}`;
+const source = (run) => (run.variant ? method(run) : run.name);  // what a label does not say
+
+// By the variant of a sweep. `apart`: what differs from other runs of the same name, method and seed.
+const label = (run) => `${run.variant || method(run)}, seed ${run.seed}${run.apart ? ` (${run.apart})` : ""}`;
+
+// A line's dashes, as a background.
+const dashes = ({stroke, dash: [on, off]}) =>
+  (on ? `repeating-linear-gradient(90deg, ${stroke} 0 ${on / 2}px, transparent ${on / 2}px ${(on + off) / 2}px)` : stroke);
 
 function element(kind, name, ...inside) {
   const made = document.createElement(kind);
@@ -39,13 +46,13 @@ class RunList {
     row.item.className = focused ? "focus" : "";
     row.button.setAttribute("aria-current", focused);
     row.box.checked = chosen;
-    row.box.setAttribute("aria-label", `show ${run.name}, ${label(run)}`);
-    row.swatch.style.background = look ? style(look.index, look.shade).stroke : "transparent";
+    row.box.setAttribute("aria-label", `show ${source(run)}, ${label(run)}`);
+    row.swatch.style.background = look ? dashes(style(look.index, look.shade)) : "transparent";
     put(row.name, label(run));  // what differs: a recipe's runs share their name
     put(row.badge, run.status === "silent" ? `silent for ${time(run.quiet)}` : run.status);
     row.badge.className = `badge ${run.status}`;
     row.badge.title = run.why;
-    put(row.more, `${run.name} · round ${run.round} of ${run.rounds} · ${run.id}`);
+    put(row.more, `${source(run)} · round ${run.round} of ${run.rounds} · ${run.id}`);
     row.more.title = run.path;
     row.done.style.width = `${run.rounds ? (100 * run.round) / run.rounds : 0}%`;
   }
@@ -54,7 +61,7 @@ class RunList {
   draw(runs, words, looks, chosen, focus) {
     const wanted = [];
     for (const [path, run] of runs) {
-      const all = `${run.name} ${run.run} ${label(run)} ${run.world} ${run.status}`.toLowerCase();
+      const all = `${run.name} ${run.run} ${method(run)} ${label(run)} ${run.world} ${run.status}`.toLowerCase();
       if (!words.every((word) => all.includes(word))) continue;
       if (!this.rows.has(path)) this.rows.set(path, this.row(path));
       const row = this.rows.get(path);

@@ -114,25 +114,35 @@ function alike() {
   return best.filter((run) => run.name === best[0].name).slice(0, AT_FIRST).map((run) => run.path);
 }
 
-// By chosen run, its style and shade. Runs that differ in their seed alone have one style and fade from seed to seed; the
-// first such family of a method has the method's own, the others what is free.
+// By chosen run, its style and shade. Runs that differ in their seed alone have one style and fade from seed to seed. The
+// first kin of a method has the method's own style, the others what is free; kin at other levels have its colour, dashed.
 function looks() {
   const shown = chosen.map((path) => runs.get(path));
-  const families = new Map(shown.map((run) => [run.family, run.style]));
+  const kin = new Map(shown.map((run) => [run.kin, run.style]));
   const own = new Map();
-  for (const [family, at] of families) if (at !== null && ![...own.values()].includes(at)) own.set(family, at);
+  for (const [one, at] of kin) if (at !== null && ![...own.values()].includes(at)) own.set(one, at);
   const taken = new Set(own.values());
   let free = 0;
-  for (const family of families.keys()) {
-    if (own.has(family)) continue;
+  for (const one of kin.keys()) {
+    if (own.has(one)) continue;
     while (taken.has(free)) free += 1;
-    own.set(family, free++);
+    own.set(one, free);
+    taken.add(free);
   }
   const seeds = [...runs.values()].sort((a, b) => a.seed - b.seed);
   return new Map(shown.map((run) => {
     const alike = seeds.filter((other) => other.family === run.family);  // shown or not: a shade stays
-    return [run.path, {index: own.get(run.family), shade: alike.indexOf(run)}];
+    const levels = new Set(seeds.filter((other) => other.kin === run.kin).map((other) => other.family));
+    const at = [...levels].sort((a, b) => b - a).indexOf(run.family);  // the oldest is the first
+    return [run.path, {index: redashed(own.get(run.kin), at, taken), shade: alike.indexOf(run)}];
   }));
+}
+
+// The style of a colour `times` dashes further, past those of others, as long as there are any.
+function redashed(index, times, taken) {
+  const colours = PALETTE().length, all = colours * DASHES.length;
+  const others = DASHES.map((_, at) => (index + at * colours) % all).filter((at) => at === index || !taken.has(at));
+  return others[times % others.length];
 }
 
 function tick(path, on) {
@@ -199,7 +209,7 @@ function facts(run) {
 
 function tiles() {
   const run = runs.get(focus), found = run ? facts(run) : [];
-  put($("title"), run ? `${run.name} · ${label(run)} · ${run.world} · ${run.id}` : "No run chosen");
+  put($("title"), run ? `${source(run)} · ${label(run)} · ${run.world} · ${run.id}` : "No run chosen");
   const have = [...$("tiles").children], names = have.map((tile) => tile.firstChild.textContent);
   if (JSON.stringify(names) === JSON.stringify(found.map(([name]) => name))) {
     found.forEach(([, value], at) => put(have[at].lastChild, String(value)));
@@ -226,7 +236,7 @@ function show() {
   fill($("metric"), names, metric);
   const several = new Set(there().map((path) => runs.get(path).name)).size > 1, look = looks();
   const lines = there().map((path) => ({
-    label: `${several ? `${runs.get(path).name}: ` : ""}${label(runs.get(path))}`, ...look.get(path),
+    label: `${several && !runs.get(path).variant ? `${runs.get(path).name}: ` : ""}${label(runs.get(path))}`, ...look.get(path),
     x: kept.get(path).rounds, y: smoothed(kept.get(path).metrics[metric] || [], Number(view.smooth)),
   }));
   if (lines.length) curves.draw(lines, {log: view.log}); else curves.clear();
