@@ -47,6 +47,7 @@ from fedrl.runs.preflight import (
     check_own_data,
     check_world,
     clients_at_a_time,
+    own_data,
     take_gpu,
 )
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
@@ -85,6 +86,7 @@ def plan(config: Config) -> list[str]:
         f"{tree.nbytes(sent) * clients:,} bytes down",
         *outlook(config, algorithm),
         *needs,
+        *own_data(config, algorithm),
         *notes(config),
     ]
 
@@ -99,6 +101,8 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
         check_world(config, algorithm)
         check_model(config, algorithm)
         check_own_data(config, algorithm)
+        for line in own_data(config, algorithm):
+            LOG.info("%s", line)
     for line in notes(config):
         LOG.info("note: %s", line)
     root = Path(config.out) / config.name
