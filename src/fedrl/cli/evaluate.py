@@ -94,8 +94,13 @@ def show(run: "Run", found: "Evaluation") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    names = [label(run.config[table]["name"]) for table in ("algorithm", "world")]
-    table = Table(title=f"{names[0]} on {names[1]}, round {found.round}")
+    from fedrl.runs.client_names import client_name, kept_names
+    from fedrl.runs.run_dir import RunDir
+
+    method, world = (label(run.config[table]["name"]) for table in ("algorithm", "world"))
+    table = Table(title=f"{method} on {world}, round {found.round}")
+    names = kept_names(RunDir(run.path).read_meta())
+    names = names if len(names) == len(found.by_client) else []  # rows may be users of a client
     table.add_column("client", justify="right")
     table.add_column(found.measure, justify="right")
     if found.success is not None:
@@ -105,7 +110,8 @@ def show(run: "Run", found: "Evaluation") -> None:
     for client, value in enumerate(found.by_client):
         further = [each for each in (found.success, found.own) if each is not None]
         row = [value, *(each[client] for each in further)]
-        table.add_row(str(client), *("–" if math.isnan(one) else f"{one:.3f}" for one in row))
+        name = client_name(client, names).removeprefix("client ")
+        table.add_row(name, *("–" if math.isnan(one) else f"{one:.3f}" for one in row))
     console = Console(highlight=False)
     console.print(table)
     known = [

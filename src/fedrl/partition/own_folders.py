@@ -43,8 +43,7 @@ class OwnFolders:
 
     def named(self, client: int) -> str:
         """A client for people: its number, and its folder's name where that says more."""
-        name = "" if self.mine is not None else self.of(client).name
-        return f"client {client}" + (f" ({name})" if name and name != str(client) else "")
+        return named(client, "" if self.mine is not None else self.of(client).name)
 
     @contextmanager
     def naming(self, client: int | None = None) -> Iterator[None]:
@@ -82,6 +81,11 @@ class OwnFolders:
             if then != found:
                 whose = self.named(place) if clients and place < self.clients else str(self.public)
                 raise UserError(Shareable(f"{whose}: {CHANGED}"))
+
+
+def named(client: int, name: str) -> str:
+    """A client's number, and its name where that says more."""
+    return f"client {client}" + (f" ({name})" if name and name != str(client) else "")
 
 
 def client_folders(root: Path) -> list[Path]:

@@ -33,8 +33,9 @@ from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import one_line
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import first_cohort
-from fedrl.runs import coordinator
+from fedrl.runs import client_names, coordinator
 from fedrl.runs.absent_clients import absent_clients
+from fedrl.runs.client_names import folder_names
 from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.evaluated_tasks import KEY, evaluated_tasks, few_tasks
@@ -203,13 +204,15 @@ def train(
             run.make_private()
         if count := evaluated_tasks(algorithm):
             run.note_meta(KEY, count)
+        if names := folder_names(config):
+            run.note_meta(client_names.KEY, names)
         if line := few_tasks(count):
             warn(line)
         if isinstance(algorithm, ShowsEpisodes):
             algorithm.keep_episodes = run.keep_episodes
         whole = take_gpu(config, algorithm)
         algorithm = build_clients(config, algorithm)
-        errors = ErrorLog(run.say, shown.note)
+        errors = ErrorLog(run.say, shown.note, names)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors, whole))
         whose = coordinator.connected(config)
         interrupt = stack.enter_context(Interrupt())
@@ -223,7 +226,7 @@ def train(
             shown.round_done,
             lambda done: run.say(shown.line(done)),
             # who was asked is a secret where ε counts on it
-            *([] if secret_cohorts(config) else [FailureReasons(warn, engine)]),
+            *([] if secret_cohorts(config) else [FailureReasons(warn, engine, names)]),
             NoSignal(warn),
             *(partial(_track, sink, warn) for sink in sinks),
             interrupt.check,
@@ -250,7 +253,7 @@ def train(
             )
             status = "stopped" if call_back.stopped else "finished"
             if not secret_cohorts(config):
-                for line in absent_clients(run.path, last.round, engine):
+                for line in absent_clients(run.path, last.round, engine, names):
                     warn(line)
             if isinstance(engine, SendsRecipes):
                 sign(config, run, engine.recipe_digest, warn)

@@ -15,10 +15,14 @@ from support.own_data import write_lines
 from support.own_prompts import organisations, recipe, rows_of
 from support.prompt_files import ROWS
 
+from fedrl.cli import call
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.core.types import UserError
 from fedrl.envs.prompts.settings import Settings
 from fedrl.envs.prompts.world import OwnWorld
+from fedrl.report.client_panel import client_panels
+from fedrl.report.run_groups import Group
+from fedrl.runs import read
 from fedrl.runs import train as runs
 from fedrl.runs.agents import label_model
 
@@ -101,6 +105,16 @@ def test_a_dry_run_and_a_run_say_what_each_folder_holds(
     with caplog.at_level("INFO", logger="fedrl"):
         runs.start(config, build_algorithm(config)).close()
     assert [line.partition(";")[0] for line in caplog.messages[:3]] == told[:3]
+
+
+def test_a_run_keeps_what_its_clients_are_called(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    path = train(recipe(place, tmp_path, rounds=1))
+    (panel,) = client_panels([Group("run", [read.load(path)])])
+    assert list(panel.lines) == ["client 0 (north)", "client 1 (south)", "client 2 (west)"]
+    assert call(["eval", str(path)]) == 0
+    assert "1 (south)" in capsys.readouterr().out
 
 
 def test_a_dry_run_refuses_a_client_that_trains_on_what_is_evaluated(place: Path, tmp_path: Path):
