@@ -25,7 +25,9 @@ NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 class FailureReasons:
     """An observer of rounds: says a client's reason when it first fails, and a new one."""
 
-    def __init__(self, warn: Callable[[str], None], engine: object = None, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, warn: Callable[[str], None], engine: object = None, names: Sequence[str] = ()
+    ) -> None:
         self.warn = warn
         self.label = label_of(engine, names)
         self.told: set[tuple[int, str]] = set()

@@ -27,6 +27,7 @@ from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
 from fedrl.core.abilities import ShowsEpisodes
+from fedrl.core.number_format import data_size
 from fedrl.core.registry import label
 from fedrl.core.types import Algorithm, Tables, UserError
 from fedrl.engines.flower import connection as connections
@@ -83,8 +84,8 @@ def plan(config: Config) -> list[str]:
     names = ", ".join(specs) if len(specs) <= SHOWN else f"{len(specs)} tensors"
     return [
         f"a client sends {numbers:,} numbers: {names}",
-        f"a round: {clients} clients, {up * clients:,} bytes up, "
-        f"{tree.nbytes(sent) * clients:,} bytes down",
+        f"a round: {clients} clients, {data_size(up * clients)} up, "
+        f"{data_size(tree.nbytes(sent) * clients)} down",
         *outlook(config, algorithm),
         *needs,
         *own_data(config, algorithm),
