@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -22,6 +23,8 @@ def test_it_names_versions_extras_data_and_space(tmp_path, capsys, monkeypatch):
     found = {one["about"]: one for one in json.loads(capsys.readouterr().out)}
     assert found["fedrl"]["text"].startswith(fedrl.__version__)
     assert "numba" in found["[classic]"]["text"]
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert f", {memory / 1e9:.1f} GB, " in found["machine"]["text"]  # as a dry run counts it
     assert found["movielens"]["remedy"] == "fedrl data movielens"
     assert found["disk"]["state"] == "good"
     assert not (set(found) & {"[all]", "[dev]"})

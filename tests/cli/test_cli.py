@@ -67,6 +67,9 @@ def test_run_report_and_eval(fedrl, tmp_path):
     again = json.loads(fedrl("eval", str(run), "--json", "--seed", "7", "--episodes", "3").stdout)
     assert (again["seed"], again["episodes"]) == (7, 3)
     assert len(told["by_client"]) == 20
+    assert [row["return"] for row in told["rows"]] == told["by_client"]
+    assert told["rows"][19]["name"] == "19"
+    assert told["rows"][19]["success"] is told["all"]["tasks"] is None
     assert told["mean"] == pytest.approx(sum(told["by_client"]) / 20)
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fedrl.core.number_format import counted, number_ranges, plus_minus, si
+from fedrl.core.number_format import counted, data_size, number_ranges, plus_minus, si
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,11 @@ def test_plus_minus(mean: float, half: float, percent: bool, text: str) -> None:
 
 def test_counted_things() -> None:
     assert [counted(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+
+
+def test_sizes_of_data() -> None:
+    sizes = [data_size(n) for n in (7840, 986_624, 1_000_000, 19_732_480, 40_960_000_000)]
+    assert sizes == ["7,840 bytes", "986,624 bytes", "1 MB", "19.7 MB", "41 GB"]
 
 
 def test_ranges_of_numbers() -> None:

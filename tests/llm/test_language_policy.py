@@ -20,7 +20,7 @@ from fedrl.llm import policy
 from fedrl.llm.builtin_tokenizers import entity_tokenizer
 from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.generation.select import sampler_name, select_sampler
-from fedrl.llm.policy import WORKER, choose_device, load, skeleton
+from fedrl.llm.policy import WORKER, choose_device, load, look_at_folder, skeleton
 
 pytestmark = pytest.mark.slow
 
@@ -161,6 +161,26 @@ def test_a_folder_with_a_part_missing_or_broken(folder, file, content, told):
     if content is not None:
         (folder / file).write_bytes(content)
     assert told in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "config, told",
+    [
+        (None, "has no tokenizer_config.json: no end-of-text token is known"),
+        (
+            b'{"tokenizer_class": "PreTrainedTokenizerFast"}',
+            "has a tokenizer without eos_token: no end-of-text token is known",
+        ),
+    ],
+)
+def test_a_tokenizer_without_an_end_is_said_by_a_run_and_a_look(folder, config, told):
+    (folder / "special_tokens_map.json").unlink(missing_ok=True)
+    (folder / "tokenizer_config.json").unlink()
+    if config is not None:
+        (folder / "tokenizer_config.json").write_bytes(config)
+    assert refused(folder) == f"algorithm.model: {folder} {told}"
+    with pytest.raises(UserError, match=told):
+        look_at_folder(str(folder))
 
 
 def test_an_id_that_cannot_be_fetched(monkeypatch):

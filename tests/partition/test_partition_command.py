@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.labelled_tasks import LABELS, TASKS, Task
+from support.prompt_files import write_rows
 
 from fedrl import api
 from fedrl.analysis import figure_file, partition_figure
@@ -232,7 +233,48 @@ def test_the_kind_of_a_room_is_its_name_without_the_number(scene, kind):
     assert partition_figure.room_kind(scene) == kind
 
 
-def test_where_nothing_is_dealt_no_source_is_opened(capsys: pytest.CaptureFixture):
-    words = ["prompts", "--world.source", "tasks", "--world.reward", "exact_match"]
-    assert call(["partition", *words, "--strategy", "own", "--folder", "data"]) == 2
-    assert 'strategy is "own", which deals nothing' in capsys.readouterr().err
+def own_prompts(place: Path, clients: int, *flags: str) -> list[str]:
+    for client in range(clients):
+        rows = [
+            {"prompt": f"{client}+{i}=", "answer": "1", "kind": "ab"[i % 2]}
+            for i in range(4 + client)
+        ]
+        write_rows(place / f"c{client}" / "x.jsonl", rows)
+    write_rows(
+        place / "public" / "x.jsonl",
+        [{"prompt": f"p{i}", "answer": "1", "kind": "a"} for i in range(10)],
+    )
+    words = ["prompts", "--world.source", "x.jsonl", "--world.reward", "exact_match"]
+    return ["partition", *words, "--strategy", "own", "--folder", str(place), *flags]
+
+
+def test_where_clients_bring_their_own_it_says_what_each_folder_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    said = own_prompts(tmp_path, 2, "--world.test", "0.4", "--world.category", "kind")
+    assert call(said) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "client 0 (c0): 4 tasks, 2 trained on, held out 2 test; a 2, b 2",
+        "client 1 (c1): 5 tasks, 3 trained on, held out 2 test; a 3, b 2",
+        "public: 6 train, 4 test; nobody trains on them",
+        "the run is evaluated on public alone: the 4 tasks that clients hold out are not trained "
+        "on, and are played by `fedrl eval` and `fedrl joining`",
+    ]
+    assert "clients     2 with 2.5 ± 0.5 tasks (2 to 3, variance 0) each" in lines
+    assert call([*said, "--held-out", "clients"]) == 0
+    assert "evaluated on public" not in capsys.readouterr().out
+    assert call([*said, "--clients", "3"]) == 2
+    assert "federation.clients is 3" in capsys.readouterr().err
+    (tmp_path / "c1" / "x.jsonl").write_text("{\n")
+    assert call(said) == 2
+    assert "error: client 1 (c1): world.source: " in capsys.readouterr().err
+
+
+def test_of_many_folders_some_are_told_and_the_others_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    assert call(own_prompts(tmp_path, 23, "--world.test", "0")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[19] == "client 19 (c19): 23 tasks, 23 trained on, held out none"
+    assert lines[20] == "3 more clients: 24 to 26 tasks each are trained on, 0 held out in all"

@@ -33,7 +33,7 @@ def test_thirty_prompts_and_two_clients_end_in_a_model(tmp_path: Path, monkeypat
     Path("tickets.toml").write_text(block("toml"))
     commands = re.findall(r"^ {4}fedrl (.*)$", SECTION, re.M)
     called = [line.split()[0] for line in commands]
-    assert called == ["warmstart", "run", "run", "report", "eval", "export", "serve"]
+    assert called == ["warmstart", "partition", "run", "run", "report", "eval", "export", "serve"]
     for line in commands[:-1]:  # a server goes on: test_serve_page.py asks one
         words = [
             str(found)
@@ -47,4 +47,8 @@ def test_thirty_prompts_and_two_clients_end_in_a_model(tmp_path: Path, monkeypat
     assert run.meta["evaluated_tasks"] == 4
     assert (path / "report.html").is_file()
     assert Path("models/better/config.json").is_file()
-    assert "evaluated on 4 tasks: one task is 25 points" in capfd.readouterr().err
+    said = capfd.readouterr()
+    assert "evaluated on 4 tasks: one task is 25 points" in said.err
+    for line in ("client 0 (north): 10 tasks, 6 trained on", "public: 6 train, 4 test"):
+        assert line in said.err  # of the run
+        assert line in said.out  # of the looks before it

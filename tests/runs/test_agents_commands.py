@@ -40,7 +40,9 @@ class Even:
         return np.array([0.25, 0.75])
 
     def measure_clients(self, state: Any, kept: Any, seed: int, episodes: int) -> list[dict]:
-        return [{"eval/success": rate, "eval/return": 3 * rate} for rate in (0.25, 0.75)]
+        return [
+            {"eval/success": rate, "eval/return": 3 * rate, "tasks": 4.0} for rate in (0.25, 0.75)
+        ]
 
 
 @pytest.fixture
@@ -170,6 +172,13 @@ def test_the_return_leads_where_rewards_are_numbers(
     found = json.loads(capsys.readouterr().out)
     assert found["return"] == pytest.approx((16 * 0.75 + 0.25) / 17)
     assert (found["run"], found["world"], found["run_seed"]) == ("RUN", "prompts", 4)
+    assert found["measure"] == "mean return"
+    assert found["mean"] == found["all"]["return"] == found["return"]
+    assert [(row["name"], row["tasks"], row["success"]) for row in found["rows"]] == [
+        ("even", 16, 1.0), ("odd", 1, 0.0),
+    ]  # fmt: skip
+    low, high = found["all"]["interval"]
+    assert low < found["all"]["success"] < high
 
 
 @pytest.mark.parametrize("reward", ["./my_rewards.py:length", "exact_match"])
@@ -189,7 +198,16 @@ def test_clients_are_told_by_return_where_rewards_are_numbers(
     if reward == "exact_match":
         assert (found["measure"], found["by_client"]) == ("success", [0.25, 0.75])
         assert "success" not in found
+        assert found["rows"][1] == {
+            "name": "1", "tasks": 4, "success": 0.75, "return": None,
+            "interval": pytest.approx([0.301, 0.954], abs=1e-3),
+        }  # fmt: skip
+        assert found["all"] == {
+            "name": "all", "tasks": 8, "success": 0.5, "interval": None, "return": None,
+        }  # fmt: skip
         return
+    assert [row["return"] for row in found["rows"]] == [0.75, 2.25]
+    assert [row["success"] for row in found["rows"]] == [0.25, 0.75]
     assert (found["measure"], found["by_client"]) == ("mean return", [0.75, 2.25])
     assert found["success"] == [0.25, 0.75]
     assert call(["eval", str(tmp_path)]) == 0

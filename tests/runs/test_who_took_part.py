@@ -9,6 +9,7 @@ import fedrl
 from fedrl.federation.round_loop import Round
 from fedrl.runs import failed_clients
 from fedrl.runs.absent_clients import MOST_LINES, absent_clients
+from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.failed_clients import FailureReasons
 
 
@@ -34,6 +35,19 @@ def test_who_gave_nothing_comes_first_and_each_has_the_last_reason(tmp_path: Pat
         "client 2 took part in 1 of 2 rounds: late",
     ]
     assert absent_clients(logged(tmp_path, (1, 0, "")), 1) == []
+
+
+def test_clients_of_a_simulation_have_the_names_of_their_folders(tmp_path: Path):
+    names, said = ["north", "south", "2"], list[str]()
+    FailureReasons(said.append, names=names)(failures(1, "", "late", "late"))
+    assert said == ["round 1: client 1 (south), client 2 gave no update: late"]
+    away = logged(tmp_path, (1, 0, ""), (1, 1, "late"))
+    assert absent_clients(away, 1, names=names) == ["client 1 (south) took part in no round: late"]
+    assert absent_clients(away, 1, Named(), ["x", "y"])[0].startswith("client 1 (south)")
+    shown: list[str] = []
+    ErrorLog(said.append, shown.append, names).failed(1, "Traceback\nValueError")
+    assert said[-1].startswith("client 1 (south) failed:")
+    assert shown[0].startswith("client 1 (south) failed (log.txt")
 
 
 def test_an_attempt_that_was_given_up_is_no_round(tmp_path: Path):

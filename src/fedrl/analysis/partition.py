@@ -13,7 +13,8 @@ from fedrl.partition.labels import pool_of
 class PartitionReport:
     """Which tasks each client holds (`shares`, ids), and how much the clients differ.
 
-    `notes` are sentences about settings that do nothing here.
+    `notes` are sentences about settings that do nothing here, `own` those about what lies in the
+    clients' own folders, where they bring such.
     """
 
     tasks: Sequence[TaskLike]
@@ -22,6 +23,7 @@ class PartitionReport:
     measures: Measures
     labels: Mapping[str, bool] | None
     notes: Sequence[str] = ()
+    own: Sequence[str] = ()
 
 
 def deal(

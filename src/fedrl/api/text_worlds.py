@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedrl.analysis.partition import PartitionReport
     from fedrl.envs.parity import Line
     from fedrl.envs.text import TextWorld
+    from fedrl.partition import Settings as Partition
 
     Section = TypeVar("Section", bound=DataclassInstance)
 
@@ -38,12 +39,16 @@ World = str | Tables
 
 def open_world(world: World, flags: Sequence[str] = ()) -> TextWorld:
     """A text world with all its tasks; `flags` are its settings as texts (`--world.rooms …`)."""
-    said = {"name": world} if isinstance(world, str) else dict(world)
-    name = said.pop("name", "")
-    part = text_world(name)
-    settings: object = _settings(part.settings, flags, said, "world.")
+    part, settings = _world(world, flags)
     opened: TextWorld = part.make("world", settings, 0, 0)
     return opened
+
+
+def _world(world: World, flags: Sequence[str]) -> tuple[parts.Part, Any]:
+    """Where it comes from, and its settings."""
+    said = {"name": world} if isinstance(world, str) else dict(world)
+    part = text_world(said.pop("name", ""))
+    return part, _settings(part.settings, flags, said, "world.")
 
 
 def text_world(name: str) -> parts.Part:
@@ -113,24 +118,27 @@ def warm_start(
 
 def partition_tasks(
     world: World,
-    clients: int = 100,
+    clients: int | None = None,
     *,
     seed: int = 0,
     success_rate: float | None = None,
     flags: Sequence[str] = (),
     **settings: Any,
 ) -> PartitionReport:
-    """Deal a world's training tasks out to clients as a run would, and measure how they differ.
+    """Deal a world's training tasks out to (100) clients as a run would, and measure how they
+    differ.
 
     Settings are the recipe's `[partition]`: `strategy="preference", omega=0.9`. With `success_rate`
-    labels are drawn, to look at the hardness partition without a file of them.
+    labels are drawn, to look at the hardness partition without a file of them. With
+    `strategy="own"` nothing is dealt: `folder` is looked into, and the clients are those in it.
     """
     from fedrl import partition as dealing
     from fedrl.analysis.partition import deal
 
     ours, theirs = _split(flags)
     how = _settings(dealing.Settings, ours, settings)
-    dealing.require_dealt(how)  # before a source is opened that lies in each folder, not here
+    if how.strategy == "own":
+        return _own_data(world, clients, how, seed, theirs)
     if how.labels and success_rate is not None:
         raise UserError("--labels and --success-rate are two sources of labels; give one of them")
     tasks = open_world(world, theirs).tasks("train")
@@ -138,7 +146,28 @@ def partition_tasks(
     if success_rate is not None:
         labels = dealing.draw_labels(tasks, success_rate, seed)
     said = [*(key for key, _ in split_flags(ours)), *settings]
-    return deal(tasks, clients, how, seed, labels, how.unread(said))
+    return deal(tasks, 100 if clients is None else clients, how, seed, labels, how.unread(said))
+
+
+def _own_data(
+    world: World, clients: int | None, how: Partition, seed: int, flags: Sequence[str]
+) -> PartitionReport:
+    """What the clients' own folders hold, each of which is opened."""
+    from fedrl.analysis.partition import PartitionReport
+    from fedrl.config.build import own_folders, own_world
+    from fedrl.config.schema import Config
+    from fedrl.envs.own_data import own_data_lines
+    from fedrl.federation.client_sampling import Settings as Federation
+    from fedrl.partition import client_folders, measure
+
+    part, settings = _world(world, flags)
+    count = len(client_folders(Path(how.folder))) if clients is None else clients
+    config = Config(seed=seed, federation=Federation(clients=count), world=settings, partition=how)
+    folders = own_folders(config)
+    dealt = own_world(config, part, folders)
+    lines, tasks = own_data_lines(dealt, folders), dealt.world.tasks("train")
+    shares = [list(share) for share in dealt.shares]
+    return PartitionReport(tasks, how, shares, measure(shares, tasks), None, (), lines)
 
 
 def play_world(

@@ -56,15 +56,21 @@ def main() -> None:
     sys.exit(call(sys.argv[1:]))
 
 
-def _tell_cause(error: UserError) -> None:
-    """Where errors may say what they hold: what somebody's own code said, behind our line."""
-    from fedrl.engines.in_process import debugging, one_line, raised_at
+def _tell_cause(error: Exception) -> None:
+    """Where errors may say what they hold: what somebody's own code said, behind our line. Where
+    they may not, how they may."""
+    from fedrl.engines.in_process import DEBUG, debugging, one_line, raised_at, shareable
 
-    cause: BaseException = error
-    while cause.__cause__ is not None:
+    cause, withheld = error, False
+    while isinstance(cause.__cause__, Exception):
+        withheld = shareable(cause)
         cause = cause.__cause__
-    if isinstance(cause, Exception) and cause is not error and debugging():
+    if cause is error:
+        return
+    if debugging():
         print(f"  {one_line(cause)}{raised_at(cause)}", file=sys.stderr)
+    elif withheld:
+        print(f"({DEBUG}=1 shows more)", file=sys.stderr)
 
 
 def call(argv: list[str]) -> int:

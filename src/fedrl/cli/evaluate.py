@@ -10,6 +10,8 @@ from fedrl.core.registry import label
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from fedrl.api import Run
@@ -44,7 +46,7 @@ def eval_(argv: list[str]) -> int:
     found = run.evaluate(asked.episodes, asked.seed)
     if asked.json:
         of = of_what(run, asked.seed) | {"episodes": asked.episodes}
-        print(json.dumps(of | numbers(found), indent=1))
+        print(json.dumps(of | numbers(found, names_of(run, found)), indent=1))
     else:
         show(run, found)
     return 0
@@ -59,13 +61,57 @@ def of_what(run: "Run", seed: int) -> "Json":
     return of | {"seed": seed}
 
 
-def numbers(found: "Evaluation") -> "Json":
+def row(
+    name: str,
+    tasks: int | None,
+    success: float | None,
+    paid: float | None,
+    alone: bool,
+) -> "Json":
+    """Of a client, of a type of task, or of all: the same keys, null where there is no such number.
+    The interval is of one model's share of tasks won."""
+    from fedrl.core.intervals import wilson
+
+    known = alone and tasks and success is not None
+    interval = list(wilson(success, tasks)) if known else None  # type: ignore[arg-type]
+    return {"name": name, "tasks": tasks, "success": success, "interval": interval, "return": paid}
+
+
+def names_of(run: "Run", found: "Evaluation") -> list[str]:
+    """Of the rows; of clients without names of their own their numbers."""
+    from fedrl.runs.client_names import kept_names
+    from fedrl.runs.run_dir import RunDir
+
+    names = kept_names(RunDir(run.path).read_meta())
+    count = len(found.by_client)  # a row may be a user of a client
+    return names if len(names) == count else [str(client) for client in range(count)]
+
+
+def numbers(found: "Evaluation", names: "Sequence[str]") -> "Json":
     """Null where a client holds nothing out."""
+    import numpy as np
 
     def listed(values: "np.ndarray") -> list[float | None]:
         return [None if math.isnan(value) else float(value) for value in values]
 
+    nothing: list[float | None] = [None] * len(names)
+    won_or_lost = found.measure == "success"
+    paid = nothing if won_or_lost else listed(found.by_client)
+    won = found.by_client if won_or_lost else found.success
+    success = nothing if won is None else listed(won)
+    tasks = [None] * len(names) if found.tasks is None else [int(n) for n in found.tasks]
+    alone = found.models == 1
     return {
+        "all": row(
+            "all",
+            None if found.tasks is None else int(found.tasks.sum()),
+            None if won is None else float(np.nanmean(won)),  # each client counts the same
+            None if won_or_lost else found.mean,
+            alone=False,
+        ),
+        "rows": [
+            row(*of_client, alone) for of_client in zip(names, tasks, success, paid, strict=True)
+        ],
         "round": found.round,
         "measure": found.measure,
         "mean": found.mean,
@@ -76,8 +122,19 @@ def numbers(found: "Evaluation") -> "Json":
 
 def split_numbers(found: "SplitEvaluation") -> "Json":
     kinds = sorted(set(map(str, found.category)))
-    by_kind = {kind: found.won[[str(one) == kind for one in found.category]] for kind in kinds}
+    places = {kind: [str(one) == kind for one in found.category] for kind in kinds}
+    by_kind = {kind: found.won[there] for kind, there in places.items()}
+
+    def told(name: str, there: "list[bool] | slice") -> "Json":
+        won, paid = found.won[there], None if found.returns is None else found.returns[there]
+        mean = None if paid is None else float(paid.mean())
+        return row(name, len(won), float(won.mean()), mean, found.models == 1)
+
     return {
+        "measure": "success" if found.returns is None else "mean return",
+        "mean": found.mean if found.returns is None else float(found.returns.mean()),
+        "all": told("all", slice(None)),
+        "rows": [told(kind, there) for kind, there in places.items()],
         "round": found.round,
         "split": found.split,
         "models": found.models,
@@ -94,8 +151,11 @@ def show(run: "Run", found: "Evaluation") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    names = [label(run.config[table]["name"]) for table in ("algorithm", "world")]
-    table = Table(title=f"{names[0]} on {names[1]}, round {found.round}")
+    from fedrl.runs.client_names import client_name
+
+    method, world = (label(run.config[table]["name"]) for table in ("algorithm", "world"))
+    table = Table(title=f"{method} on {world}, round {found.round}")
+    names = names_of(run, found)
     table.add_column("client", justify="right")
     table.add_column(found.measure, justify="right")
     if found.success is not None:
@@ -105,7 +165,8 @@ def show(run: "Run", found: "Evaluation") -> None:
     for client, value in enumerate(found.by_client):
         further = [each for each in (found.success, found.own) if each is not None]
         row = [value, *(each[client] for each in further)]
-        table.add_row(str(client), *("–" if math.isnan(one) else f"{one:.3f}" for one in row))
+        name = client_name(client, names).removeprefix("client ")
+        table.add_row(name, *("–" if math.isnan(one) else f"{one:.3f}" for one in row))
     console = Console(highlight=False)
     console.print(table)
     known = [

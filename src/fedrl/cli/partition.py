@@ -8,7 +8,8 @@ from fedrl.cli.text_world import NAMED, WORLD, meanings, patience
 PARTITION = """\
 Deal a world's training tasks out to clients as a run would, print how much the clients differ, and
 draw it. The strategy's knob: --omega (preference), --xi (coverage, hardness), --divergence
-(scenes)."""
+(scenes). With --strategy own --folder DATA nothing is dealt: it tells what each client's folder
+holds."""
 
 
 def partition(argv: list[str]) -> int:
@@ -24,7 +25,9 @@ def partition(argv: list[str]) -> int:
         epilog=f"the partition:\n{meanings(dealing.Settings)}\n\n{WORLD}",
     )
     parser.add_argument("world", metavar="WORLD", help=NAMED)
-    parser.add_argument("--clients", type=int, default=100, help="how many clients (100)")
+    parser.add_argument(
+        "--clients", type=int, help="how many clients (100; with --strategy own those there are)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the partition (0)")
     parser.add_argument("--plot", metavar="FILE", help="draw the clients: .png, .svg, .pdf")
     parser.add_argument(
@@ -44,7 +47,7 @@ def partition(argv: list[str]) -> int:
         )
     for line in found.notes:
         print(f"note: {line}", file=sys.stderr)
-    for line in lines(found.measures):
+    for line in [*found.own, *lines(found.measures)]:
         print(line)
     if asked.plot is not None:
         print(f"figure: {api.draw(found, asked.plot)}")

@@ -51,6 +51,11 @@ def si(value: float, unit: str = "", digits: int = 3) -> str:
     return f"{text} {prefix}{unit}" if unit else f"{text}{prefix}"
 
 
+def data_size(count: int) -> str:
+    """Bytes one by one up to a megabyte, `19.7 MB` from there on."""
+    return f"{count:,} bytes" if count < 1e6 else si(count, "B")
+
+
 def prefix_of(size: float, unit: str) -> tuple[float, str]:
     """The scale and the SI prefix that a number of this size is written with."""
     smallest = 1e3 if unit else 1e4  # bare numbers up to 9,999 read better as they are

@@ -129,6 +129,7 @@ def load(name: str, device: torch.device, spread: bool = False, four_bit: bool =
         if four_bit:
             more = {"device_map": {"": str(device)}} | more | quantisation(name, device)
         model, tokenizer = _load_pretrained(name, config, spread, more)
+    require_end(name, tokenizer)
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)  # kernels of ours run on the current one
     if not more:  # else each weight was put where it belongs
@@ -247,7 +248,19 @@ def look_at_folder(name: str) -> tuple[Tokenizer | None, list[str]]:
     if not holds(name, TOKENIZER):
         return None, ["tokenizer", *absent]
     with loading(name):
-        return AutoTokenizer.from_pretrained(name), absent
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    require_end(name, tokenizer)
+    return tokenizer, absent
+
+
+def require_end(name: str, tokenizer: Tokenizer) -> None:
+    """Whether a token is known that ends an answer, or fills what stands beside it."""
+    if tokenizer.eos_token_id is not None or tokenizer.pad_token_id is not None:
+        return
+    config = "tokenizer_config.json"
+    lacks = Path(name).is_dir() and not (Path(name) / config).is_file()
+    why = f"has no {config}" if lacks else "has a tokenizer without eos_token"
+    raise UserError(f"algorithm.model: {name} {why}: no end-of-text token is known")
 
 
 def _load_pretrained(

@@ -17,20 +17,20 @@ matters, and the first clients of many are the same as of few where the algorith
 
 from fedrl.partition.labels import draw_labels, load_labels, read_labels, write_labels
 from fedrl.partition.measures import Measures, measure
-from fedrl.partition.own_folders import OwnFolders
+from fedrl.partition.own_folders import OwnFolders, client_folders
 from fedrl.partition.settings import Settings, TaskLike
-from fedrl.partition.strategies import partition, require_dealt
+from fedrl.partition.strategies import partition
 
 __all__ = [
     "Measures",
     "OwnFolders",
     "Settings",
     "TaskLike",
+    "client_folders",
     "draw_labels",
     "load_labels",
     "measure",
     "partition",
     "read_labels",
-    "require_dealt",
     "write_labels",
 ]

@@ -43,8 +43,7 @@ class OwnFolders:
 
     def named(self, client: int) -> str:
         """A client for people: its number, and its folder's name where that says more."""
-        name = "" if self.mine is not None else self.of(client).name
-        return f"client {client}" + (f" ({name})" if name and name != str(client) else "")
+        return named(client, "" if self.mine is not None else self.of(client).name)
 
     @contextmanager
     def naming(self, client: int | None = None) -> Iterator[None]:
@@ -59,19 +58,7 @@ class OwnFolders:
             raise UserError(Shareable(said) if shareable else said) from error
 
     def _all(self) -> list[Path]:
-        if not self.root.is_dir():
-            raise UserError(
-                f"partition.folder: there is no folder {self.root}; it holds a folder of each "
-                f"client's data, and {PUBLIC}"
-            )
-        found = sorted(
-            (
-                place
-                for place in self.root.iterdir()
-                if place.is_dir() and place.name != PUBLIC and not place.name.startswith(".")
-            ),
-            key=lambda place: _in_order(place.name),
-        )
+        found = client_folders(self.root)
         if len(found) != self.clients:
             names = ", ".join(place.name for place in found[:5]) + (", …" if found[5:] else "")
             raise UserError(
@@ -94,6 +81,26 @@ class OwnFolders:
             if then != found:
                 whose = self.named(place) if clients and place < self.clients else str(self.public)
                 raise UserError(Shareable(f"{whose}: {CHANGED}"))
+
+
+def named(client: int, name: str) -> str:
+    """A client's number, and its name where that says more."""
+    return f"client {client}" + (f" ({name})" if name and name != str(client) else "")
+
+
+def client_folders(root: Path) -> list[Path]:
+    """One of each client, in the order in which people sort their names."""
+    if not root.is_dir():
+        raise UserError(
+            f"partition.folder: there is no folder {root}; it holds a folder of each client's "
+            f"data, and {PUBLIC}"
+        )
+    found = (
+        place
+        for place in root.iterdir()
+        if place.is_dir() and place.name != PUBLIC and not place.name.startswith(".")
+    )
+    return sorted(found, key=lambda place: _in_order(place.name))
 
 
 def digest(folder: Path) -> str:

@@ -27,13 +27,6 @@ from fedrl.partition.labels import pool_of, successes
 from fedrl.partition.settings import Settings, TaskLike, require_seed
 
 
-def require_dealt(settings: Settings) -> None:
-    if settings.strategy == "own":
-        raise UserError(
-            'strategy is "own", which deals nothing: every client holds what its folder holds'
-        )
-
-
 def partition(
     tasks: Sequence[TaskLike],
     clients: int,
@@ -45,7 +38,10 @@ def partition(
     if clients < 1:
         raise UserError(f"clients is {clients}; it must be at least 1")
     require_seed(seed)
-    require_dealt(settings)
+    if settings.strategy == "own":
+        raise UserError(
+            'strategy is "own", which deals nothing: every client holds what its folder holds'
+        )
     tasks = sorted(pool_of(tasks, settings, labels), key=lambda task: task.id)
     ids = np.array([task.id for task in tasks], dtype=object)
     for first, second in pairwise(ids):

@@ -14,6 +14,7 @@ import numpy as np
 from fedrl.core.number_format import is_share, label
 from fedrl.report.plots import Panel
 from fedrl.report.run_groups import Group
+from fedrl.runs.client_names import client_name, kept_names
 from fedrl.runs.read import OF_LEARNING, Run, client_records
 
 MOST_LINES = 8
@@ -33,7 +34,8 @@ def _panel(run: Run, name: str) -> Panel | None:
     if values is None:
         return None
     metric, rounds, table = values
-    clients = {f"client {client}": row for client, row in table.items()}
+    called = kept_names(run.meta)
+    clients = {client_name(client, called): row for client, row in table.items()}
     if len(clients) > MOST_LINES:
         whole = np.array([*clients.values()])
         clients = {

@@ -12,6 +12,7 @@ from fedrl.core.number_format import duration, number_ranges
 from fedrl.core.types import Json
 from fedrl.report.run_groups import Group
 from fedrl.report.run_labels import CODE, code_text, differ_in_code_alone, differing, shown
+from fedrl.runs import client_names
 from fedrl.runs.read import Run, flatten
 
 RULE_DEFAULTS = {f"aggregate.{field.name}": field.default for field in fields(RuleSettings)}
@@ -104,7 +105,7 @@ def _says_nothing(key: str, groups: Sequence[Group]) -> bool:
 
 
 def provenance(groups: Sequence[Group]) -> Provenance:
-    own = ("started", "seconds", "startup_seconds", "status", "run_dir")
+    own = ("started", "seconds", "startup_seconds", "status", "run_dir", client_names.KEY)
     runs = [(group.name, run) for group in groups for run in group.runs]
     metas = [
         {key: value for key, value in flatten(run.meta).items() if key not in own} | _code(run)

@@ -7,10 +7,13 @@ client 2 (west) took part in 2 of 3 rounds: no answer within the deadline of 60 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from fedrl.runs import read
+from fedrl.runs.client_names import client_name
 from fedrl.runs.model_card_clients import counted
 
 MOST_LINES = 10
@@ -24,10 +27,19 @@ class NamesClients(Protocol):
     def label(self, client: int) -> str: ...
 
 
-def absent_clients(path: Path, last: int, engine: object = None) -> list[str]:
+def label_of(engine: object, names: Sequence[str]) -> Callable[[int], str]:
+    """What an engine calls its clients; else by the names that a simulation knows."""
+    if isinstance(engine, NamesClients):
+        return engine.label
+    return partial(client_name, names=names)
+
+
+def absent_clients(
+    path: Path, last: int, engine: object = None, names: Sequence[str] = ()
+) -> list[str]:
     """Of a run up to its last round, also of before it was resumed: a line for each client that
     failed, with the last reason, and those who gave nothing first."""
-    label = engine.label if isinstance(engine, NamesClients) else "client {}".format
+    label = label_of(engine, names)
     records = read.client_records(path)
     asked, answered, why = Counter[int](), Counter[int](), dict[int, str]()
     for (_, client), good in counted(records, last).items():

@@ -113,7 +113,9 @@ def label(path: Path, out: Path, seed: int) -> np.ndarray:
 
 def label_model(config: Config, out: Path, seed: int) -> np.ndarray:
     """The same of the model that a recipe begins with, before any training."""
-    whole = replace(config, seed=0, partition=type(config.partition)(size=1))  # dealt out or not
+    own = config.partition.strategy == "own"  # tasks lie in the clients' folders
+    dealt = config.partition if own else type(config.partition)(size=1)  # dealt out or not
+    whole = replace(config, seed=0, partition=dealt)
     algorithm = build_algorithm(whole)
     if not isinstance(algorithm, PlaysTasks):
         raise UserError(f"a recipe of {config.algorithm.name} trains no text agent")

@@ -6,10 +6,11 @@ A client's record, and what leaves a client on Flower, is one line as ever (`in_
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import trace
+from fedrl.runs.client_names import client_name
 
 MOST = 20
 """Different ones that are logged: after that, whoever has to read them has enough."""
@@ -18,8 +19,13 @@ MOST = 20
 class ErrorLog:
     """`say` writes to the log, `note` to the terminal."""
 
-    def __init__(self, say: Callable[[str], None], note: Callable[[str], None]) -> None:
-        self.say, self.note = say, note
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        note: Callable[[str], None],
+        names: Sequence[str] = (),
+    ) -> None:
+        self.say, self.note, self.names = say, note, names
         self.seen: set[str] = set()
 
     def failed(self, client: int, text: str) -> None:
@@ -27,11 +33,12 @@ class ErrorLog:
         place = text.rpartition("\n")[0]
         if place in self.seen or len(self.seen) >= MOST:
             return
+        who = client_name(client, self.names)
         if not self.seen:
-            self.note(f"client {client} failed (log.txt has it, and what may follow):\n{text}")
+            self.note(f"{who} failed (log.txt has it, and what may follow):\n{text}")
         self.seen.add(place)
         with contextlib.suppress(UserError):  # of a full disk
-            self.say(f"client {client} failed:\n{text}")
+            self.say(f"{who} failed:\n{text}")
 
     def stopped(self, error: BaseException) -> None:
         """The run ends with this: where an error of the program, or behind a user's, came from."""

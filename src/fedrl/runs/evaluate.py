@@ -78,7 +78,7 @@ class Evaluation:
     `by_client` are means over episodes, and over models where each client has its own; `own` are
     those of each client's own model then, or of the shared one with what a client keeps for itself.
     `measure` is a mean return, or a success rate; `success` stands beside returns where rewards are
-    numbers.
+    numbers. `tasks` are how many each was played, where that is known, by each of so many `models`.
     """
 
     round: int
@@ -86,6 +86,8 @@ class Evaluation:
     by_client: np.ndarray
     own: np.ndarray | None = None
     success: np.ndarray | None = None
+    tasks: np.ndarray | None = None
+    models: int = 1
 
     @property
     def mean(self) -> float:
@@ -105,9 +107,13 @@ def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
     algorithm = build_algorithm(config)
     drawn = seeding.derive(seed, "eval command", snapshot.round)
     success: np.ndarray | None = None
-    if pays_numbers(flatten(as_dict(config))) and isinstance(algorithm, MeasuresClients):
+    tasks: np.ndarray | None = None
+    if isinstance(algorithm, MeasuresClients):
         found = [algorithm.measure_clients(s, {}, drawn, episodes) for s in snapshot.states]
-        rows, success = _of(found, RETURN), _of(found, SUCCESS).mean(0)
+        rows, played = _of(found, SUCCESS), _of(found, "tasks")[0]
+        tasks = None if np.isnan(played).any() else played
+        if pays_numbers(flatten(as_dict(config))):
+            rows, success = _of(found, RETURN), rows.mean(0)
     else:
         rows = np.stack(
             [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
@@ -127,7 +133,8 @@ def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
             own = algorithm.evaluate_own(*given)
     won_or_lost = success is None and isinstance(algorithm, PlaysTasks)
     measure = "success" if won_or_lost else "mean return"
-    return Evaluation(snapshot.round, measure, rows.mean(0), own, success)
+    models = len(snapshot.states)
+    return Evaluation(snapshot.round, measure, rows.mean(0), own, success, tasks, models)
 
 
 def _of(found: Sequence[Sequence[Metrics]], name: str) -> np.ndarray:

@@ -9,10 +9,10 @@ At the end of a run `absent_clients.py` counts; here a reason is said once of ea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fedrl.federation.round_loop import Round
-from fedrl.runs.absent_clients import NamesClients
+from fedrl.runs.absent_clients import label_of
 
 MOST = 20
 """Lines of a run: where ever more clients fail, clients.jsonl has them."""
@@ -25,9 +25,11 @@ NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 class FailureReasons:
     """An observer of rounds: says a client's reason when it first fails, and a new one."""
 
-    def __init__(self, warn: Callable[[str], None], engine: object = None) -> None:
+    def __init__(
+        self, warn: Callable[[str], None], engine: object = None, names: Sequence[str] = ()
+    ) -> None:
         self.warn = warn
-        self.label = engine.label if isinstance(engine, NamesClients) else "client {}".format
+        self.label = label_of(engine, names)
         self.told: set[tuple[int, str]] = set()
         self.lines = 0
 

@@ -14,7 +14,9 @@ from fedrl.core.own_data import Agrees, ComparesContents
 from fedrl.core.registry import is_file
 from fedrl.core.types import Algorithm, UserError
 from fedrl.engines.flower import connection as connections
+from fedrl.envs.own_data import own_data_lines
 from fedrl.envs.simulated import SimulatedWorld, require_repeats
+from fedrl.envs.text import PartitionedWorld
 from fedrl.federation.client_sampling import client_env_ids, groups
 from fedrl.runs.open_engine import flower_driver
 
@@ -58,14 +60,32 @@ def check_own_data(config: Config, algorithm: Algorithm) -> None:
     folders = own_folders(config)
     for client in range(config.federation.clients):
         agreement.require(algorithm, agreed, client, folders.named(client))
+    check_apart(config, algorithm)
+
+
+def check_apart(config: Config, algorithm: Algorithm) -> None:
+    """Nobody trains on what the model is evaluated on, whatever it is called in each folder."""
     if not isinstance(algorithm, ComparesContents):
         return
+    folders = own_folders(config)
     for client in range(len(client_env_ids(config.federation))):
         if count := algorithm.contents_in_common(client):
             raise UserError(
                 f"{folders.named(client)} trains on {count} of the tasks that the model is "
                 f"evaluated on: take them out of its folder or of {folders.public}"
             )
+
+
+def own_data(config: Config, algorithm: Algorithm) -> list[str]:
+    """What lies in the folders of clients who bring their own text worlds, where these are here."""
+    dealt = getattr(algorithm, "dealt", None)
+    if not isinstance(dealt, PartitionedWorld) or not dealt.own:
+        return []
+    if config.engine == "flower":
+        return ["not looked at: what the clients' own folders hold"]
+    lines = own_data_lines(dealt, own_folders(config))
+    check_apart(config, algorithm)
+    return lines
 
 
 def check_world(config: Config, algorithm: Algorithm) -> None:

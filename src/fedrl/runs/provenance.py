@@ -71,7 +71,7 @@ def hardware() -> Json:
         models = [x for x in info.read_text().splitlines() if x.startswith("model name")]
         cpu = models[0].split(":", 1)[1].strip() if models else cpu
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {"cpu": cpu, "cores": os.cpu_count(), "memory_gb": round(pages / 2**30, 1)}
+    return {"cpu": cpu, "cores": os.cpu_count(), "memory_gb": round(pages / 1e9, 1)}
 
 
 def installs(extra: str) -> str:

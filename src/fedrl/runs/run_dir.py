@@ -325,7 +325,7 @@ class RunDir:
     def write_meta(self, meta: Json) -> None:
         write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode(), self.mode)
 
-    def note_meta(self, key: str, value: int | str) -> None:
+    def note_meta(self, key: str, value: int | str | list[str]) -> None:
         """Something that a run learns of itself when it begins; nothing if it is known."""
         meta = self.read_meta()
         if meta.get(key) != value:

@@ -27,14 +27,16 @@ from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
 from fedrl.core.abilities import ShowsEpisodes
+from fedrl.core.number_format import data_size
 from fedrl.core.registry import label
 from fedrl.core.types import Algorithm, Tables, UserError
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import one_line
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import first_cohort
-from fedrl.runs import coordinator
+from fedrl.runs import client_names, coordinator
 from fedrl.runs.absent_clients import absent_clients
+from fedrl.runs.client_names import folder_names
 from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.evaluated_tasks import KEY, evaluated_tasks, few_tasks
@@ -47,6 +49,7 @@ from fedrl.runs.preflight import (
     check_own_data,
     check_world,
     clients_at_a_time,
+    own_data,
     take_gpu,
 )
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
@@ -81,10 +84,11 @@ def plan(config: Config) -> list[str]:
     names = ", ".join(specs) if len(specs) <= SHOWN else f"{len(specs)} tensors"
     return [
         f"a client sends {numbers:,} numbers: {names}",
-        f"a round: {clients} clients, {up * clients:,} bytes up, "
-        f"{tree.nbytes(sent) * clients:,} bytes down",
+        f"a round: {clients} clients, {data_size(up * clients)} up, "
+        f"{data_size(tree.nbytes(sent) * clients)} down",
         *outlook(config, algorithm),
         *needs,
+        *own_data(config, algorithm),
         *notes(config),
     ]
 
@@ -99,6 +103,8 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
         check_world(config, algorithm)
         check_model(config, algorithm)
         check_own_data(config, algorithm)
+        for line in own_data(config, algorithm):
+            LOG.info("%s", line)
     for line in notes(config):
         LOG.info("note: %s", line)
     root = Path(config.out) / config.name
@@ -202,13 +208,15 @@ def train(
             run.make_private()
         if count := evaluated_tasks(algorithm):
             run.note_meta(KEY, count)
+        if names := folder_names(config):
+            run.note_meta(client_names.KEY, names)
         if line := few_tasks(count):
             warn(line)
         if isinstance(algorithm, ShowsEpisodes):
             algorithm.keep_episodes = run.keep_episodes
         whole = take_gpu(config, algorithm)
         algorithm = build_clients(config, algorithm)
-        errors = ErrorLog(run.say, shown.note)
+        errors = ErrorLog(run.say, shown.note, names)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors, whole))
         interrupt = stack.enter_context(Interrupt())
         if isinstance(engine, Prepares):
@@ -221,7 +229,7 @@ def train(
             shown.round_done,
             lambda done: run.say(shown.line(done)),
             # who was asked is a secret where ε counts on it
-            *([] if secret_cohorts(config) else [FailureReasons(warn, engine)]),
+            *([] if secret_cohorts(config) else [FailureReasons(warn, engine, names)]),
             NoSignal(warn),
             *(partial(_track, sink, warn) for sink in sinks),
             interrupt.check,
@@ -248,7 +256,7 @@ def train(
             )
             status = "stopped" if call_back.stopped else "finished"
             if not secret_cohorts(config):
-                for line in absent_clients(run.path, last.round, engine):
+                for line in absent_clients(run.path, last.round, engine, names):
                     warn(line)
             if isinstance(engine, SendsRecipes):
                 sign(config, run, engine.recipe_digest, warn)

@@ -18,6 +18,7 @@ from fedrl.algorithms.fedagent import memory_advice, memory_estimate
 from fedrl.algorithms.fedagent.evaluations import Evaluation
 from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.core.number_format import data_size
 from fedrl.core.types import UserError
 from fedrl.llm import memory
 from fedrl.llm.generation.cuda import CudaSampler
@@ -313,7 +314,7 @@ def test_a_7b_model_is_planned_from_its_configuration_alone(tmp_path):
         2 * (3584 + 3584) + 2 * (3584 + 512) + 2 * (3584 + 18944) + (18944 + 3584)
     )  # fmt: skip
     assert f"a client sends {adapters:,} numbers: 392 tensors" in text
-    assert f"2 clients, {8 * adapters:,} bytes up, {8 * adapters:,} bytes down" in text
+    assert f"2 clients, {data_size(8 * adapters)} up, {data_size(8 * adapters)} down" in text
     assert f"{7_615_616_512 + adapters:,} parameters, {adapters:,} of them trained" in text
     assert f"weights {4 * (7_615_616_512 + adapters) / 1e9:.1f} GB" in text
     assert "sampler 15.2 GB" in text
@@ -323,7 +324,7 @@ def test_anchored_momentum_counts_what_it_sends(folder):
     change = {"model": str(folder), "beta": 0.5, "kl": 0.0, "entropy": 0.0}
     once = sum(p.nbytes for p in built(folder, BASE).parameters())
     assert (
-        f"{2 * 2 * once:,} bytes up, {2 * 3 * once:,} bytes down"
+        f"{data_size(2 * 2 * once)} up, {data_size(2 * 3 * once)} down"
         in runs.plan(recipe(folder, algorithm=change))[1]
     )
 
@@ -349,6 +350,10 @@ def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
     assert memory_advice.fitting(gpu.least) in told(replace(settings, device="cuda"))
     here = memory_advice.in_bytes(memory_advice.device_memory("cpu"))
     assert f"on cpu (which has {here})" in told(settings)
+    monkeypatch.setattr(memory_advice, "device_memory", lambda device: 10**6)
+    assert "on cpu (which has 1.0 MB: it does not fit)" in told(settings)
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for asked in ("cpu", "cuda"):
         assert "on a GPU at most" not in told(replace(settings, device=asked))
     assert "which has" not in told(replace(settings, device="cuda"))  # it is not here
@@ -370,7 +375,7 @@ def test_a_plan_says_what_of_the_model_it_could_not_look_at(folder, tmp_path):
 
 def test_usual_cards_are_named_with_what_cuda_takes_itself():
     said = "fits 8 GB: no, 16 GB: no, 24 GB: {}, 48 GB: yes, 80 GB: yes"
-    said += " (with CUDA's own 0.9 GB: 24.0 GB)"
+    said += " (without graphs and with CUDA's own 0.9 GB: 24.0 GB)"
     full = 24 * 10**9 - memory_estimate.CALIBRATION.context
     assert memory_advice.fitting(full) == said.format("yes")
     assert memory_advice.fitting(full + 1) == said.format("no")

@@ -15,11 +15,16 @@ from support.own_data import write_lines
 from support.own_prompts import organisations, recipe, rows_of
 from support.prompt_files import ROWS
 
+from fedrl.cli import call
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.core.types import UserError
 from fedrl.envs.prompts.settings import Settings
 from fedrl.envs.prompts.world import OwnWorld
+from fedrl.report.client_panel import client_panels
+from fedrl.report.run_groups import Group
+from fedrl.runs import read
 from fedrl.runs import train as runs
+from fedrl.runs.agents import label_model
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +90,50 @@ def test_a_coordinator_without_the_split_is_evaluated_on_with_all_that_it_has(
     assert [len(share) for share in algorithm.shares] == [20, 7, 12]
 
 
+def test_a_dry_run_and_a_run_say_what_each_folder_holds(
+    place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    config = recipe(place, tmp_path, rounds=1, world={"test": 0.5})
+    told = [
+        "client 0 (north): 20 tasks, 10 trained on, held out 10 test",
+        "client 1 (south): 7 tasks, 3 trained on, held out 4 test",
+        "client 2 (west): 12 tasks, 6 trained on, held out 6 test",
+        "public: 15 train, 15 test; nobody trains on them",
+    ]
+    assert [line.partition(";")[0] for line in runs.plan(config)[-5:-2]] == told[:3]
+    assert runs.plan(config)[-2] == told[3]
+    with caplog.at_level("INFO", logger="fedrl"):
+        runs.start(config, build_algorithm(config)).close()
+    assert [line.partition(";")[0] for line in caplog.messages[:3]] == told[:3]
+
+
+def test_a_run_keeps_what_its_clients_are_called(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    path = train(recipe(place, tmp_path, rounds=1))
+    (panel,) = client_panels([Group("run", [read.load(path)])])
+    assert list(panel.lines) == ["client 0 (north)", "client 1 (south)", "client 2 (west)"]
+    assert call(["eval", str(path)]) == 0
+    assert "1 (south)" in capsys.readouterr().out
+
+
+def test_a_dry_run_refuses_a_client_that_trains_on_what_is_evaluated(place: Path, tmp_path: Path):
+    for member in ("north", "south", "west", "public"):
+        rows = rows_of("public" if member == "west" else member)
+        write_lines(tmp_path / "data" / member / "sums.jsonl", lines(rows))
+    folder = {"folder": str(tmp_path / "data")}
+    config = recipe(place, tmp_path / "out", partition=folder, world={"test": 0.0})
+    with pytest.raises(UserError, match=r"client 2 \(west\) trains on \d+ of the tasks"):
+        runs.plan(config)
+
+
+def test_a_model_is_labelled_on_what_clients_bring(place: Path, tmp_path: Path):
+    config = recipe(place, tmp_path, world={"test": 0.0})
+    assert len(label_model(config, tmp_path / "labels.json", 0)) == 20 + 7 + 12
+    named = json.loads((tmp_path / "labels.json").read_text())
+    assert "client-2:" in str(named)
+
+
 @pytest.mark.parametrize(
     ("rows", "line"),
     [
@@ -107,6 +156,9 @@ def test_what_is_wrong_with_a_clients_prompts_names_the_client(
         runs.start(config, algorithm)
     assert str(found.value).startswith("client 1 (south): ")
     assert "\n" not in str(found.value)
+    with pytest.raises(UserError) as looked:  # before any model is loaded
+        runs.plan(config)
+    assert str(looked.value) == str(found.value)
     write_lines(tmp_path / "data" / "public" / "sums.jsonl", [])
     with pytest.raises(UserError, match=r"public: world\.source: .* holds no prompts"):
         build_world(config).world.tasks("test")

@@ -155,6 +155,18 @@ def test_a_column_that_a_function_cannot_do_without_is_asked_for_at_once(tmp_pat
         played(tmp_path, "correct", "missing")
 
 
+def test_a_function_that_cannot_be_called_is_refused_before_anything_is_played(tmp_path: Path):
+    line = (
+        r"world.reward 'single' takes no prompts, completion_ids, trainer_state, log_extra, "
+        r"log_metric, answer, kind, which it is called with by name: end its arguments with "
+        r"\*\*columns$"
+    )
+    source = write_rows(tmp_path / "sums.jsonl")
+    with pytest.raises(UserError, match=line):
+        prompts(source, f"{write_rewards(tmp_path)}:single")
+    assert prompts(source, f"{write_rewards(tmp_path)}:every")  # each by its name
+
+
 def test_what_is_no_function(tmp_path: Path):
     with pytest.raises(UserError, match="is no function"):
         played(tmp_path, "constant")

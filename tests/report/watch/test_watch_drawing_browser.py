@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,30 @@ COLOURS = """(cells) => {
   return cells.map((cell) => [...data.slice(begin(cell), begin(cell) + 4)]);
 }"""
 PICTURE = "() => document.querySelector('#chart canvas').toDataURL()"
+
+
+def test_a_client_has_the_name_of_its_folder_and_what_is_learned_from_is_drawn_first(
+    tmp_path: Path,
+    new_person,  # noqa: F811
+):
+    run = Written(tmp_path / "runs" / "a", clients=3)
+    text = (run.path / "config.toml").read_text().partition("[world]")[0]
+    paid = '[world]\nname = "prompts"\nreward = ["./mine.py:correct"]\n'
+    (run.path / "config.toml").write_text(text + paid)
+    about = {"status": "running", "client_names": ["north", "south", "2"]}
+    (run.path / "meta.json").write_text(json.dumps(about))
+    for _ in range(2):
+        run.round(**{"eval/return": 0.5})
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        expect(page.locator("#client-chart canvas")).to_be_visible()
+        expect(page.locator("#metric")).to_have_value("eval/return")
+        page.locator("#map").focus()
+        for name in ("client 0 (north)", "client 1 (south)", "client 2"):
+            page.keyboard.press("ArrowDown")
+            expect(page.locator("#tip")).to_have_text(f"{name}, round 2: took part")
+            shown = "() => byClient.plot.series.filter((one) => one._focus).map((one) => one.label)"
+            assert name in page.evaluate(shown)
 
 
 def test_the_map_answers_to_keys(tmp_path: Path, new_person):  # noqa: F811

@@ -206,8 +206,6 @@ class AgentModel:
         if absent:
             missing = " and ".join(absent)
             lines.append(f"not in a folder here, so not looked at: the model's {missing}")
-        if self.dealt.own:
-            lines.append("not looked at: what the clients' own folders hold")
         return state, lines
 
     def agreement(self, client: int | None = None) -> dict[str, str]:

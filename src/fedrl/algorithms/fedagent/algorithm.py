@@ -359,7 +359,8 @@ class FedAgent(AgentModel):
                 tasks = [task for task in self.world.tasks("train") if task.id in own]
             some = spaced(tasks, min(episodes, len(tasks)))
             theta = self.own_theta(state, kept.get(client, {})) or state["theta"]
-            rows.append(self.trainer.evaluate(theta, some, seed) if some else {})
+            found = self.trainer.evaluate(theta, some, seed) if some else {}
+            rows.append({**found, "tasks": float(len(some))})
         return rows
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:

@@ -171,7 +171,8 @@ def estimate_lines(
     trained = sent + needs.kept
     where = "all GPUs together" if settings.device == SPREAD else f"{needs.device}"
     if there := device_memory(needs.device):
-        where += f" (which has {in_bytes(there)})"
+        where += f" (which has {in_bytes(there)}"
+        where += ")" if needs.memory.least <= there else ": it does not fit)"
     parts = ", ".join(f"{name} {in_bytes(n)}" for name, n in needs.memory._asdict().items() if n)
     keeps = [
         f"a client keeps {in_bytes(2 * SINGLE * trained)} of AdamW's moments between its rounds, "
@@ -221,7 +222,10 @@ def fitting(size: int) -> str:
     needed = size + CALIBRATION.context
     fits = (f"{card} GB: {'yes' if needed <= card * 1e9 else 'no'}" for card in CARDS)
     own = CALIBRATION.context / 1e9
-    return f"fits {', '.join(fits)} (with CUDA's own {own:.1f} GB: {in_bytes(needed)})"
+    return (
+        f"fits {', '.join(fits)} (without graphs and with CUDA's own {own:.1f} GB: "
+        f"{in_bytes(needed)})"
+    )
 
 
 def device_memory(device: str) -> int:

@@ -21,7 +21,7 @@ import builtins
 import inspect
 import math
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,10 @@ RESERVED = frozenset({"prompt", "prompts", "completion", "completions", "complet
 """Columns that are never handed on under their own names: the call has them already."""
 
 
-GIVEN = RESERVED | {"trainer_state", "log_extra", "log_metric"}
+CALLED = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 """What every call has beside the columns."""
+GIVEN = RESERVED | set(CALLED)
+PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Scored(NamedTuple):
@@ -115,6 +117,20 @@ class Rewards:
             for column in _needed(function)
         }
 
+    def require_arguments(self, columns: Collection[str]) -> None:
+        """Every function has a place for what it is called with, these columns included."""
+        named = [*CALLED, *sorted(set(columns) - RESERVED)]
+        for name, function in zip(self.names, self.functions, strict=True):
+            arguments = _arguments(function)
+            if not arguments or any(each.kind is each.VAR_KEYWORD for each in arguments):
+                continue
+            taken = {each.name for each in arguments if each.kind in PLAIN}
+            if lacking := [each for each in named if each not in taken]:
+                raise UserError(
+                    f"{KEY} {label(name)!r} takes no {', '.join(lacking)}, which it is called with "
+                    "by name: end its arguments with **columns"
+                )
+
     def __call__(self, answers: Sequence[Answer]) -> list[Scored]:
         """Of every answer, in one call of each function."""
         asked = {
@@ -148,16 +164,19 @@ class Rewards:
 
 def _needed(function: RewardFunction) -> list[str]:
     """Its arguments that have no default and are nothing that every call has."""
-    try:
-        arguments = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some callables have none to show
-        return []
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [
         each.name
-        for each in arguments
-        if each.kind in plain and each.default is each.empty and each.name not in GIVEN
+        for each in _arguments(function)
+        if each.kind in PLAIN and each.default is each.empty and each.name not in GIVEN
     ]
+
+
+def _arguments(function: RewardFunction) -> list[inspect.Parameter]:
+    """Nothing of callables that have no signature to show."""
+    try:
+        return [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        return []
 
 
 def _forget(name: str, value: object) -> None:

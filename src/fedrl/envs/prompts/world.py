@@ -72,6 +72,8 @@ class Prompts:
         for column, function in self.rewards.columns().items():
             for table in self.tables.values():
                 table.require_column(column, f"world.reward {function!r} reads the column")
+        for table in self.tables.values():
+            self.rewards.require_arguments((table.columns or frozenset()) - {settings.prompt})
         self._tasks = split(self.tables, settings, own)
 
     def tasks(self, split: str) -> Sequence[Task]:

@@ -8,8 +8,9 @@ const SEEN = 4;   // pixels that a failure has at least
 class ClientMap {
   // `tip` tells of the cell that is pointed to, else of the chosen one, which `mark` lies around and
   // `choose(cell)` is told of. A cell is {client, round}: whatever the columns are, it stays.
-  constructor(canvas, mark, tip, choose) {
-    Object.assign(this, {canvas, mark, tip, chosen: choose, cell: null, lines: []});
+  // `called(client)` is its name.
+  constructor(canvas, mark, tip, called, choose) {
+    Object.assign(this, {canvas, mark, tip, called, chosen: choose, cell: null, lines: []});
     this.hint = tip.textContent;
     canvas.onmousemove = (event) => this.tell(this.under(event));
     canvas.onmouseleave = () => this.tell(this.cell);
@@ -100,6 +101,6 @@ class ClientMap {
     const failed = there.filter((line) => line[2]).length;
     const part = first === last ? "took part" : `took part in ${new Set(there.map(([round]) => round)).size}`;
     const what = !there.length ? "not in the cohort" : !failed ? part : first === last ? `failed: ${whys}` : `${part}, ${failed} failed: ${whys}`;
-    put(this.tip, `client ${cell.client}, ${first === last ? `round ${first}` : `rounds ${first} to ${last}`}: ${what}`);
+    put(this.tip, `${this.called(cell.client)}, ${first === last ? `round ${first}` : `rounds ${first} to ${last}`}: ${what}`);
   }
 }

@@ -20,6 +20,8 @@ from fedrl.core.registry import label
 from fedrl.core.types import Json
 from fedrl.report.method_colours import method_style
 from fedrl.report.run_labels import beside_namesakes, families, without_world
+from fedrl.runs.client_names import kept_names
+from fedrl.runs.main_metric import main_metrics
 from fedrl.runs.read import OF_A_SEED, OF_LEARNING, flatten, why_stopped
 
 MOST_BYTES = 8_000_000
@@ -172,6 +174,8 @@ class Followed:
             "kind": kind,
             "seed": self.settings.get("seed"),
             "clients": self.settings.get("federation.clients"),
+            "names": kept_names(meta),
+            "first": main_metrics(self.settings),
             "engine": str(self.settings.get("engine", "")),
             "status": status,
             "why": why_stopped(self.path) if status == "stopped" else "",

@@ -5,7 +5,7 @@
 const KEY = location.hash.slice(1) || sessionStorage.getItem("fedrl-watch-key") || "";
 if (location.hash) sessionStorage.setItem("fedrl-watch-key", KEY);
 const $ = (id) => document.getElementById(id);
-const FIRST = ["eval/success", "eval/return", "eval/reward", "eval/accuracy", "train/return_last100", "train/return"];
+const IN_TRAINING = ["train/return_last100", "train/return"];  // where nothing is evaluated
 const EVERY = 1000;
 const PATIENCE = 20 * EVERY;
 const GONE = "the server is gone: start fedrl watch again, this page goes on";
@@ -29,7 +29,7 @@ const kept = new Map();    // by a run's path: edition, rounds, metrics, clients
 const asking = new Map();  // by a run's path: the request for its news that is under way
 let runs = new Map(), chosen = [], focus = null, metric = null, drawn = "";
 const curves = new Curves($("chart")), byClient = new Curves($("client-chart"));
-const map = new ClientMap($("map"), $("cell"), $("tip"), (cell) => {
+const map = new ClientMap($("map"), $("cell"), $("tip"), called, (cell) => {
   remember({cell: cell && {...cell, run: focus}});
   pickOut();
 });
@@ -232,7 +232,8 @@ const there = () => chosen.filter((path) => kept.has(path));
 
 function show() {
   const names = [...new Set(there().flatMap((path) => Object.keys(kept.get(path).metrics)))].sort();
-  if (names.length) metric = [view.metric, metric, ...FIRST].find((name) => names.includes(name)) ?? names[0];
+  const first = [...(runs.get(focus)?.first || []), ...IN_TRAINING];
+  if (names.length) metric = [view.metric, metric, ...first].find((name) => names.includes(name)) ?? names[0];
   fill($("metric"), names, metric);
   const several = new Set(there().map((path) => runs.get(path).name)).size > 1, look = looks();
   const lines = there().map((path) => ({
@@ -271,17 +272,23 @@ async function clients() {
     const told = await ask(`clients?${new URLSearchParams({run: focus, metric: view.client_metric ?? ""})}`);
     if (asked !== mark) return;
     fill($("client-metric"), told.metrics, told.metric);
-    const lines = Object.entries(told.lines).slice(0, MOST_CURVES).map(([client, [x, y]], index) => ({label: `client ${client}`, index, x, y}));
+    const lines = Object.entries(told.lines).slice(0, MOST_CURVES).map(([client, [x, y]], index) => ({label: called(client), index, x, y}));
     $("by-client").hidden = !lines.length;
     if (lines.length) byClient.draw(lines, {log: false}); else byClient.clear();
     pickOut();
   } catch { asked = ""; }
 }
 
+// A client of the run that is open, by its number and what it is called beside that.
+function called(client) {
+  const name = runs.get(focus)?.names[client];
+  return name && name !== String(client) ? `client ${client} (${name})` : `client ${client}`;
+}
+
 // The curve of the client that is chosen on the map stands out.
 function pickOut() {
   if (!byClient.plot) return;
-  const at = byClient.plot.series.findIndex((line) => line.label === `client ${map.cell?.client}`);
+  const at = byClient.plot.series.findIndex((line) => line.label === called(map.cell?.client));
   byClient.plot.setSeries(at < 0 ? null : at, {focus: true});
 }
 
