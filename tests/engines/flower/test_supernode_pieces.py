@@ -91,15 +91,21 @@ ENDED = """
 import importlib, threading
 program = importlib.import_module("flwr.supernode.cli.flower_supernode")
 stays = threading.Thread(target=threading.Event().wait)
-program.flower_supernode = stays.start
+def ended():
+    stays.start()
+    {}
+program.flower_supernode = ended
 from fedrl.engines.flower.adapter.supernode import main
 main()
 """
 
 
-def test_its_process_ends_with_its_loop(tmp_path: Path):
-    """Flower's keeps the executor's interface, so that its node took it for one that works."""
-    assert subprocess.run([sys.executable, "-c", ENDED], timeout=60).returncode == 1
+@pytest.mark.parametrize("last", ["pass", "raise KeyboardInterrupt", "raise RuntimeError"])
+def test_its_process_ends_with_its_loop(last: str):
+    """Flower's keeps the executor's interface, so that its node took it for one that works. A
+    second signal comes where the heartbeat is refused, too, while the first is dealt with."""
+    words = [sys.executable, "-c", ENDED.format(last)]
+    assert subprocess.run(words, timeout=60, stderr=subprocess.DEVNULL).returncode == 1
 
 
 def test_an_answer_is_noted_until_a_question_has_none(

@@ -6,8 +6,8 @@ of an answer while it sends it. Here each object is stored as it comes, where th
 does not have yet asks again soon, and not after a second, then two, then four.
 
 Flower's loop ends with an error that it only logs, as of a SuperLink that fails while it is being
-stopped, and leaves its process behind, which then does nothing for ever. This one ends, and its
-node starts another.
+stopped, or with a second signal of its own (each thread that is refused sends it one), and leaves
+its process behind, which then does nothing for ever. This one ends, and its node starts another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -102,7 +104,13 @@ def main() -> None:
     loop.push_object_contents_from_iterable = _push  # type: ignore[assignment]
     fleet_http_connection.FleetHttpClient = HeardClient  # type: ignore[misc]
     program.ObjectStoreFactory = SpooledFactory  # type: ignore[attr-defined]
-    program.flower_supernode()
+    try:
+        program.flower_supernode()
+    except SystemExit:  # as Flower ends it: its own thread sees to it
+        raise
+    except (Exception, KeyboardInterrupt):  # such as a second signal within the first
+        traceback.print_exc()
+    sys.stderr.flush()
     os._exit(1)  # the thread of its executor's interface would keep it
 
 
