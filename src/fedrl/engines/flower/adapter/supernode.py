@@ -106,12 +106,13 @@ def main() -> None:
     program.ObjectStoreFactory = SpooledFactory  # type: ignore[attr-defined]
     try:
         program.flower_supernode()
-    except SystemExit:  # as Flower ends it: its own thread sees to it
-        raise
-    except (Exception, KeyboardInterrupt):  # such as a second signal within the first
-        traceback.print_exc()
-    sys.stderr.flush()
-    os._exit(1)  # the thread of its executor's interface would keep it
+    finally:
+        error = sys.exc_info()[1]  # such as a second signal within the first
+        if not isinstance(error, SystemExit):  # after one Flower's own thread sees to the end
+            if error is not None:
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)  # the thread of its executor's interface would keep it
 
 
 def _push(
