@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -221,7 +222,7 @@ def test_the_index_has_fedagents_statements_of_records_alone(tmp_path):
     better_than_local = next(one for one in found if "Local" in one.claim)
     assert len(better_than_local.records) == 3 * 4  # FedAgent and three clients alone
     assert all(record["commit"] == "abc" for one in found for record in one.records)
-    assert "FedAgent" in index.table(index.read("fedagent", DOCS / "results"), {})
+    assert "FedAgent" in index.table(index.read("fedagent", DOCS / "results"), defaultdict(str))
 
 
 def test_the_clients_figure_shows_trained_models_only_where_all_of_it_has_them():

@@ -488,6 +488,7 @@ def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkey
     link.symlink_to(half)
     config, directory = runs_.resume(link, [])
     monkeypatch.setattr(driver, "open_engine", stop)
+    monkeypatch.setattr(runs_.coordinator, "connected", lambda config: "")
     flown = replace(config, engine="flower", connection="x")
     with pytest.raises(UserError, match="not today"):
         runs_.train(flown, directory, build.build_algorithm(config))
