@@ -178,6 +178,7 @@ def test_a_slow_node_does_not_set_the_pace(net):
     the_slow_one_came_late(store, 5)
 
 
+@pytest.mark.slow
 def test_a_node_past_its_deadline_is_recorded_and_asked_again(net):
     withhold(net, 100)
     store = train(net.engine(), 2, lambda: None, size=3, retries=1, deadline=0.2)

@@ -35,6 +35,7 @@ def count(folder: Path, factor: float, name: str = "env/steps") -> None:
     file.write_text("".join(json.dumps(line) + "\n" for line in told))
 
 
+@pytest.mark.slow
 def test_who_learned_from_more_samples_is_named(tmp_path: Path):
     """Settings of a method may give it five times the samples of another one in a round."""
     folders = write_runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90, 91]})

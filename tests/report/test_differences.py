@@ -116,6 +116,7 @@ def test_the_best_of_three_has_to_be_told_apart_from_both(tmp_path: Path):
     assert differences.winner(there[:2], "eval/return") == "fedhapg-m"
 
 
+@pytest.mark.slow
 def test_the_headline_names_whom_the_best_is_not_told_apart_from(tmp_path: Path):
     """Second by its mean is one who is told apart; the rival comes after it."""
     finals = {"fedprox": [80.0, 60, 70, 90], "pavg": [76.0, 55.5, 66, 85.5],

@@ -47,6 +47,7 @@ def test_methods_are_compared_within_a_level(folders: list[Path]):
     assert confounders(there, "eval/return") == []  # a level is what is asked about
 
 
+@pytest.mark.slow
 def test_the_page_and_the_terminal_judge_each_level(folders: list[Path], tmp_path: Path):
     told = summary(groups(folders))
     assert "methods are compared within a level: length_spread=0.0, length_spread=0.6" in told
@@ -162,6 +163,7 @@ def test_a_method_has_one_colour_at_all_levels(own: list[Path]):
     assert tables["Own lr=0.004 length_spread=0.6"] == dict(looks)["Own lr=0.004"]
 
 
+@pytest.mark.slow
 def test_no_bar_is_longer_than_the_horizon_and_the_page_says_who_stands_there(
     own: list[Path], tmp_path: Path
 ):
@@ -192,6 +194,7 @@ def test_figures_have_three_panels_in_a_row(folders: list[Path]):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["pavg", "fedhapg-m"]
 
 
+@pytest.mark.slow
 def test_tables_have_method_and_level(own: list[Path], tmp_path: Path):
     report.build(own, tmp_path / "page.html")
     found = {}

@@ -184,6 +184,7 @@ def test_generated_ratings_stand_in_where_movielens_is_missing(tmp_path, monkeyp
     assert of_ratings(study) is study  # there are records to read
 
 
+@pytest.mark.slow
 def test_runs_need_their_answers_and_their_model(tmp_path):
     study = small(tmp_path)
     tasks = plan.tasks(study, ("feedback", "imdb", "bound"))

@@ -100,6 +100,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["pass", "raise KeyboardInterrupt", "raise RuntimeError"])
 def test_its_process_ends_with_its_loop(last: str):
     """Flower's keeps the executor's interface, so that its node took it for one that works. A
