@@ -150,13 +150,17 @@ def test_a_guess_that_moves_by_a_tenth_is_not_asked_again(tmp_path):
     assert len(about) == len(set(about)) > 50
 
 
+def asks_a_person(tmp_path):
+    """One is asked about thirty of many movies; where the answers lie, and what moves scores."""
+    options = {"feedback": "live", "feedback_folder": str(tmp_path), "rating_queries": 30}
+    algorithm = linear(world(ratings=100, movies=400), **options)
+    spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None]
+    return algorithm, Folder(client_folder(tmp_path, 0)), spread
+
+
 def test_guesses_from_before_a_deletion_are_made_anew_in_the_next_round(tmp_path):
     """Also where that round is begun twice: a run may be killed in it."""
-    found = world(ratings=100, movies=400)
-    options = {"feedback": "live", "feedback_folder": str(tmp_path), "rating_queries": 30}
-    algorithm = linear(found, **options)
-    folder = Folder(client_folder(tmp_path, 0))
-    spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None]
+    algorithm, folder, spread = asks_a_person(tmp_path)
 
     def asked(turned: int, kept: Tensors | None, seed: int) -> tuple[Tensors, dict[str, Query]]:
         state = algorithm.init(0)
@@ -183,11 +187,7 @@ def test_guesses_from_before_a_deletion_are_made_anew_in_the_next_round(tmp_path
 
 def test_guesses_are_made_anew_once_something_new_was_learned_and_a_late_answer_counts(tmp_path):
     """Whoever looks at a guess meanwhile, or answers without a connection, is heard."""
-    found = world(ratings=100, movies=400)
-    options = {"feedback": "live", "feedback_folder": str(tmp_path), "rating_queries": 30}
-    algorithm = linear(found, **options)
-    folder = Folder(client_folder(tmp_path, 0))
-    spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None]
+    algorithm, folder, spread = asks_a_person(tmp_path)
     kept: Tensors | None = None
 
     def after_round(number: int, turned: int) -> tuple[float, dict[str, Query]]:
