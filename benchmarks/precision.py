@@ -1,8 +1,9 @@
 """What narrower numbers on the way cost a run: its result by `flower.precision`, seeds paired.
 
-python benchmarks/precision.py [RECIPE …] [--seeds N] [--model FOLDER] [--quick] [--json FILE]
+python benchmarks/precision.py [RECIPE …] [--seeds N] [--processes N] [--model FOLDER] [--quick]
+                               [--json FILE]
 
-Each recipe is trained in this process, and every broadcast and update goes through the bytes that
+Each run is in one process, and every broadcast and update goes through the bytes that
 Flower would carry, so that the rounding is that of a federation and the time is not. Differences
 are to float32 with the same seed, ± is a 95% t-interval. `--model` is for language agents.
 """
@@ -10,7 +11,9 @@ are to float32 with the same seed, ± is a 95% t-interval. `--model` is for lang
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import harness
@@ -75,12 +78,18 @@ def trained(
     return float(np.mean(found[-LAST:])), carried.bytes
 
 
-def compare(recipe: str, words: tuple[str, ...], seeds: int, results: harness.Results) -> None:
+def compare(
+    recipe: str, words: tuple[str, ...], seeds: int, pool: Executor, results: harness.Results
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        found = {
-            form: [trained(recipe, words, form, seed, Path(folder)) for seed in range(seeds)]
+        runs = {
+            form: [
+                pool.submit(trained, recipe, words, form, seed, Path(folder) / f"{form}-{seed}")
+                for seed in range(seeds)
+            ]
             for form in FORMS
         }
+        found = {form: [one.result() for one in some] for form, some in runs.items()}
     values = {form: np.array([value for value, _ in some]) for form, some in found.items()}
     for form, some in values.items():
         moved = sum(size for _, size in found[form]) / sum(size for _, size in found["float32"])
@@ -95,15 +104,17 @@ def main() -> None:
     parser = harness.options(__doc__)
     parser.add_argument("recipes", nargs="*", default=RECIPES, metavar="RECIPE")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1, help="runs side by side")
     parser.add_argument("--model", metavar="FOLDER", help="algorithm.model of fedagent's recipes")
     asked = parser.parse_args()
     harness.header("What narrower numbers on the way cost")
     results = harness.Results()
-    for recipe in asked.recipes:
-        words = WORDS.get(recipe.partition("/")[0], ()) + (QUICK if asked.quick else ())
-        if asked.model and recipe.startswith("fedagent"):
-            words += ("--algorithm.model", asked.model)
-        compare(recipe, words, 2 if asked.quick else asked.seeds, results)
+    with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
+        for recipe in asked.recipes:
+            words = WORDS.get(recipe.partition("/")[0], ()) + (QUICK if asked.quick else ())
+            if asked.model and recipe.startswith("fedagent"):
+                words += ("--algorithm.model", asked.model)
+            compare(recipe, words, 2 if asked.quick else asked.seeds, pool, results)
     results.finish(asked.json)
 
 

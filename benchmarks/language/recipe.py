@@ -3,7 +3,8 @@
 Runs `fedagent/household` and `fedagent/webshop` through `fedrl.run`, as a user would, on genuine
 data where FEDRL_DATA is set and in generated worlds elsewhere. Lengths are those of `forced`:
 stated, and the same for every model. Evaluations (every fifth round of the recipe) and checkpoints
-(every tenth) are left out of the run and of its hours.
+(every tenth) are left out of the run and of its hours; `--whole` evaluates on as many tasks as are
+played and writes a checkpoint, for their memory.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ WAYS = {"full": 0, "lora": LORA_RANK}
 ROUNDS = 70
 AUTHORS_HOURS, AUTHORS_GPUS = (24, 35), 4
 """What the authors say of 70 rounds, on H100s."""
+EVALUATED = 64
+"""Tasks of an evaluation, with --whole."""
 CHAT_TOKENS = {"household": 503, "webshop": 887}
 """Of genuine prompts on average, in SmolLM2's tokens (docs/benchmarks.md): to compare ours with."""
 
@@ -50,6 +53,7 @@ class Size:
     steps: int | None = None  # of the longest episode
     mean: int = 100
     most: int = 512
+    evaluated: int | None = None
 
     def lengths(self, world: str) -> Lengths:
         low, high = STEPS[world]
@@ -69,13 +73,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name in ("rounds", "tasks", "group", "local-epochs", "cohort", "steps"):
         meaning = "the longest episode's" if name == "steps" else "instead of the recipe's"
         options.add_argument(f"--{name}", type=int, metavar="N", help=meaning)
+    options.add_argument("--whole", action="store_true", help="evaluations and checkpoints, too")
 
 
 def chosen_size(asked: Any) -> Size:
     size = (SHORT if asked.quick else Size()) if GPU else TINY
     names = ("rounds", "tasks", "group", "local_epochs", "cohort", "steps")
     said = {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
-    return replace(size, **said)
+    size = replace(size, **said)
+    return replace(size, evaluated=EVALUATED if GPU else 2) if asked.whole else size
 
 
 def recipe(bench: Bench) -> None:
@@ -140,8 +146,8 @@ class Rounds:
 
 
 @contextmanager
-def watched(rounds: Rounds) -> Iterator[None]:
-    """Within it playing and learning are timed, and nothing is evaluated or saved."""
+def watched(rounds: Rounds, whole: bool) -> Iterator[None]:
+    """Within it playing and learning are timed, and only a whole run evaluates and saves."""
     from fedrl.algorithms.fedagent import local_trainer
     from fedrl.algorithms.fedagent.algorithm import FedAgent
     from fedrl.runs.run_dir import RunDir
@@ -166,11 +172,14 @@ def watched(rounds: Rounds) -> Iterator[None]:
         return logged
 
     with ExitStack() as stack:
+        idle = [
+            (FedAgent, "evaluate", lambda *args: {}),
+            (RunDir, "checkpoint", lambda *args: None),
+        ]
         for owner, name, new in (
             (local_trainer, "collect_rollout", timed_play),
             (local_trainer.LocalOptimizer, "update", timed_learn),
-            (FedAgent, "evaluate", lambda *args: {}),
-            (RunDir, "checkpoint", lambda *args: None),
+            *([] if whole else idle),
         ):
             stack.enter_context(patch.object(owner, name, new))
         yield
@@ -185,6 +194,7 @@ def flags(size: Size, folder: str, world: str, way: str, out: str) -> list[str]:
         "algorithm.tasks": size.tasks, "algorithm.group": size.group,
         "algorithm.local_epochs": size.local_epochs,
         "algorithm.prompt_tokens": size.prompt_tokens, "algorithm.answer_tokens": size.most,
+        "algorithm.eval_tasks": size.evaluated,
     }  # fmt: skip
     said |= {f"world.{key}": value for key, value in world_settings(world).items()}
     return [x for key, value in said.items() if value is not None for x in (f"--{key}", str(value))]
@@ -205,16 +215,20 @@ def _run(
         flush=True,
     )
     forget()
-    estimate = estimate_memory(settings, 0).memory.total
+    estimate = estimate_memory(settings, size.evaluated or 0).memory.total
     rounds, began = Rounds(), time.perf_counter()
-    with forced(lengths), watched(rounds):
+    with forced(lengths), watched(rounds, bench.asked.whole):
         fedrl.run(config, progress=False, callbacks=[rounds.end])
     took = time.perf_counter() - began
     peak = held()
     label = f"recipe_{shape}_{world}_{way}"
-    _tell(bench, label, world, rounds.done, took)
-    whole = fedrl.configure(f"fedagent/{world}")
-    _tell_hours(bench, label, rounds.done, part_of_round(config, whole, size))
+    if bench.asked.whole:  # what is played is not told apart
+        label = f"{label}_whole"
+        print(f"  with evaluations and a checkpoint {took:.1f} s, loading included")
+    else:
+        _tell(bench, label, world, rounds.done, took)
+        whole = fedrl.configure(f"fedagent/{world}")
+        _tell_hours(bench, label, rounds.done, part_of_round(config, whole, size))
     measured = "not measured without a GPU"
     if GPU:
         measured = f"{peak / 1e9:.1f} GB, reserved {torch.cuda.max_memory_reserved() / 1e9:.1f}"

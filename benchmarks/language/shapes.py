@@ -15,7 +15,7 @@ from fedrl.llm.rollout import Sample
 from fedrl.llm.weights import MergedWeights
 from language.bench import Bench
 from language.models import LORA_ONLY, LORA_RANK, SHAPES, SMOLLM2, adamw, adapted, built, parameters
-from language.timing import DEVICE, DTYPE, GPU, now
+from language.timing import DEVICE, DTYPE, GPU, activity, kernels, now
 
 QUICK = ("qwen2.5-1.5b",)
 MEMORY = [  # shape, LoRA, save_memory, episodes, prompt and answer tokens
@@ -56,6 +56,8 @@ def local_step(bench: Bench, name: str, shape: tuple, lora: bool) -> None:
     step = Step(bench, model, rows, bench.sizes.prompt, bench.sizes.new, micro)
     step()
     play, learn = min((step() for _ in range(bench.sizes.repeats)), key=sum)
+    samples = step.play()
+    clock, busy, count, idle = activity(lambda: step.learn(samples))
     tokens = rows * (bench.sizes.prompt + bench.sizes.new)
     memory = torch.cuda.max_memory_allocated() / 2**30 if GPU else float("nan")
     how = "lora" if lora else "full"
@@ -63,9 +65,14 @@ def local_step(bench: Bench, name: str, shape: tuple, lora: bool) -> None:
         f"{name} {how}: {count / 1e9:.2f}B parameters, one local step of {rows} × "
         f"({bench.sizes.prompt} + {bench.sizes.new}) tokens in {play + learn:.2f} s (playing "
         f"{play:.2f}, learning {learn:.2f}): {tokens / (play + learn):,.0f} tokens/s, learning "
-        f"alone {tokens / learn:,.0f}; peak {memory:.1f} GiB",
+        f"alone {tokens / learn:,.0f}; peak {memory:.1f} GiB\n  learning, under the profiler: "
+        f"{1e3 * clock:.0f} ms, {1e3 * busy:.0f} in {count:,} kernels, {1e3 * idle:.0f} idle",
         flush=True,
     )
+    if name in QUICK:
+        kernels(lambda: step.learn(samples), f"{name} {how}, learning")
+    bench.results.add(f"shape_{name}_{how}_learning_kernels", 1e3 * busy, "ms")
+    bench.results.add(f"shape_{name}_{how}_learning_idle", 1e3 * idle, "ms")
     bench.results.add(f"shape_{name}_{how}", tokens / (play + learn), "tokens/s")
     bench.results.add(f"shape_{name}_{how}_time", play + learn, "s")
     if GPU:
@@ -86,13 +93,19 @@ class Step:
 
     def __call__(self) -> tuple[float, float]:
         start = now()
-        said = self.engine.generate(self.prompts, self.new, 1.0, self.generator)
+        samples = self.play()
         played = now()
+        self.learn(samples)
+        return played - start, now() - played
+
+    def play(self) -> list[Sample]:
+        said = self.engine.generate(self.prompts, self.new, 1.0, self.generator)
         parts = zip(self.prompts, said.tokens, said.logprobs, strict=True)
-        samples = [Sample(i, 0, p, t, x, "") for i, (p, t, x) in enumerate(parts)]
+        return [Sample(i, 0, p, t, x, "") for i, (p, t, x) in enumerate(parts)]
+
+    def learn(self, samples: list[Sample]) -> None:
         self.bench.learn(self.model, self.optimizer, samples, self.micro)
         self.engine.push(MergedWeights(self.model), 1)
-        return played - start, now() - played
 
 
 def memory(bench: Bench) -> None:

@@ -110,6 +110,14 @@ def backward_bytes(shape: Shape, number: int) -> int:
     return number * (4 * shape.inner + 3 * shape.width) + 2 * SINGLE * shape.width
 
 
+def adapter_bytes(shape: Shape, number: int, rank: int) -> int:
+    """What the packed learner makes of adapters on all linear layers for a pass: those of one input
+    below each other, B in blocks of which only each layer's own are not zero."""
+    d, q, kv, f = shape.width, shape.heads * shape.size, shape.kv * shape.size, shape.inner
+    inputs = ((3, d, q + 2 * kv), (1, q, d), (2, d, 2 * f), (1, f, d))  # layers, in, out
+    return number * rank * shape.layers * sum(n * (below + above) for n, below, above in inputs)
+
+
 def vocabulary_bytes(shape: Shape, number: int, trained: bool, answers: int) -> int:
     """Of so many answer tokens in a pass."""
     weight = shape.vocabulary * shape.width

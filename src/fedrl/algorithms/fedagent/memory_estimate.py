@@ -167,7 +167,8 @@ def packed_pass(settings: Settings, shape: Shape, parameters: int) -> int:
     answers = min(settings.microbatch, settings.minibatch) * settings.answer_tokens
     kept = tokens * memory.packed_bytes(shape, HALF, settings.save_memory)
     height = memory.backward_height(shape, HALF, not settings.lora_rank, tokens, answers)
-    return round(CALIBRATION.activations * (kept + height))
+    adapters = memory.adapter_bytes(shape, HALF, settings.lora_rank + settings.personal_rank)
+    return round(CALIBRATION.activations * (kept + height)) + adapters
 
 
 def graphs(settings: Settings, model: LanguageModel, shape: Shape, parameters: int) -> int:

@@ -17,9 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedrl.llm.learner.adapters import stacks
 from fedrl.llm.learner.plain_ops import LearnerOps
 from fedrl.llm.learner.projections import (
+    Gradient,
     Projection,
+    gradient,
     input_gradient,
     parameter_gradients,
     plan_projection,
@@ -88,6 +91,20 @@ def plan_layer(
     return plan, parameters
 
 
+def with_adapters(layered: Sequence[tuple[Plan, list[Tensor]]], dtype: torch.dtype) -> list[Plan]:
+    """The layers' plans with their adapters as they are now; the plans themselves where there are
+    none."""
+    names = ("qkv", "out", "up", "down")
+    parts = [(getattr(plan, name), parameters) for plan, parameters in layered for name in names]
+    if not any(projection.adapters for projection, _ in parts):
+        return [plan for plan, _ in layered]
+    made = iter(
+        projection._replace(stack=stack)
+        for (projection, _), stack in zip(parts, stacks(parts, dtype), strict=True)
+    )
+    return [plan._replace(**{name: next(made) for name in names}) for plan, _ in layered]
+
+
 def forward(
     x: Tensor, plan: Plan, tokens: Tokens, parameters: Sequence[Tensor]
 ) -> tuple[Tensor, Kept]:
@@ -114,21 +131,22 @@ def backward(
     """Gradients of x and, by their numbers, of the parameters that are learned."""
     ops, dtype, found = tokens.ops, tokens.dtype, dict[int, Tensor]()
 
-    def learn(grad: Tensor, x: Tensor, projection: Projection) -> None:
+    def learn(grad: Gradient, x: Tensor, projection: Projection) -> None:
         found.update(parameter_gradients(grad, x, projection, parameters, learned))
 
-    narrow = grad.to(dtype)
-    active, d_inner = ops.swiglu_backward(input_gradient(narrow, plan.down, parameters), kept.inner)
-    learn(narrow, active, plan.down)
-    del active, narrow
-    learn(d_inner, ops.norm(kept.middle, parameters[1], plan.eps, dtype), plan.up)
+    d_y = gradient(grad.to(dtype), plan.down)
+    active, d_inner = ops.swiglu_backward(input_gradient(d_y, plan.down, parameters), kept.inner)
+    learn(d_y, active, plan.down)
+    del active, d_y
+    d_up = gradient(d_inner, plan.up)
+    learn(d_up, ops.norm(kept.middle, parameters[1], plan.eps, dtype), plan.up)
     d_middle, found[1] = ops.norm_backward(
-        input_gradient(d_inner, plan.up, parameters), kept.middle, parameters[1], plan.eps, grad
+        input_gradient(d_up, plan.up, parameters), kept.middle, parameters[1], plan.eps, grad
     )
-    del d_inner
-    narrow = d_middle.to(dtype)
-    learn(narrow, kept.attended.out.flatten(1), plan.out)
-    d_mixed = input_gradient(narrow, plan.out, parameters)
+    del d_inner, d_up
+    d_out = gradient(d_middle.to(dtype), plan.out)
+    learn(d_out, kept.attended.out.flatten(1), plan.out)
+    d_mixed = input_gradient(d_out, plan.out, parameters)
     q, k, v = _heads(kept.qkv, plan, tokens)
     dq, dk, dv = attend_backward(
         d_mixed.view(len(grad), plan.heads, plan.size), q, k, v, kept.attended, tokens.asked,
@@ -139,11 +157,12 @@ def backward(
         once = torch.zeros(len(grad), d_kv.shape[1], device=grad.device)
         d_kv = once.index_add_(0, tokens.where, d_kv.float()).to(dtype)
     d_qkv = torch.cat([dq.flatten(1), d_kv], 1)
-    del q, k, v, dq, dk, dv, d_kv, d_mixed, narrow
+    del q, k, v, dq, dk, dv, d_kv, d_mixed, d_out
     ops.turn(d_qkv, tokens.cos, tokens.sin, plan.heads + plan.kv, True)
-    learn(d_qkv, ops.norm(kept.x, parameters[0], plan.eps, dtype), plan.qkv)
+    d_in = gradient(d_qkv, plan.qkv)
+    learn(d_in, ops.norm(kept.x, parameters[0], plan.eps, dtype), plan.qkv)
     dx, found[0] = ops.norm_backward(
-        input_gradient(d_qkv, plan.qkv, parameters), kept.x, parameters[0], plan.eps, d_middle
+        input_gradient(d_in, plan.qkv, parameters), kept.x, parameters[0], plan.eps, d_middle
     )
     return dx, found
 

@@ -2,11 +2,12 @@
 
 Layers that read the same input are one matrix product. Weights stay as the model has them; a copy
 in the type of the products is made when it is needed and dropped again, on the way back too, where
-autocast would keep all of them. An adapter adds its product to its layer's part of the result in
-place: no second result, no copy of the input in float32.
+autocast would keep all of them. So are their adapters: A one below the other, and s B as blocks,
+each in the rows of its own layer, so that two small products serve all of them (`adapters`). They
+are added to the result in place.
 
-    y = x Wᵀ + b + s (x Aᵀ) Bᵀ      dx = dy W + s (dy B) A
-    dW = dyᵀ x      dA = s (dy B)ᵀ x      dB = s dyᵀ (x Aᵀ)
+    y = x Wᵀ + b + (x Aᵀ) (s B)ᵀ      dx = dy W + (dy s B) A
+    dW = dyᵀ x      dA = (dy s B)ᵀ x      dB = s dyᵀ (x Aᵀ)
 """
 
 from __future__ import annotations
@@ -18,16 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-WIDE = hasattr(torch.ops.aten.mm, "dtype")
-"""Whether this PyTorch multiplies in half precision into single precision (2.8 and later)."""
-
-
-class AdapterPlan(NamedTuple):
-    down: int  # number of A among the parameters
-    up: int  # of B
-    scale: float
-    start: int  # of its layer's part of the result
-    stop: int
+from fedrl.llm.learner.adapters import (
+    AdapterPlan,
+    Stack,
+    active_adapters,
+    adapted,
+    adapter_gradients,
+    wide_mm,
+)
 
 
 class Projection(NamedTuple):
@@ -36,6 +35,7 @@ class Projection(NamedTuple):
     weights: tuple[int, ...]
     biases: tuple[int, ...]
     adapters: tuple[AdapterPlan, ...]
+    stack: Stack | None = None
 
 
 def plan_projection(modules: Sequence[nn.Module], parameters: list[Tensor]) -> Projection:
@@ -53,53 +53,41 @@ def plan_projection(modules: Sequence[nn.Module], parameters: list[Tensor]) -> P
         if bias is not None:
             biases.append(put(bias))
         for down, up, scale in active_adapters(module):
-            adapters.append(AdapterPlan(put(down), put(up), scale, start, start + len(weight)))
+            there = AdapterPlan(put(down), put(up), len(down), scale, start, start + len(weight))
+            adapters.append(there)
         start += len(weight)
     assert len(biases) in (0, len(weights)), "all layers of one input have a bias, or none has"
     return Projection(tuple(weights), tuple(biases), tuple(adapters))
 
 
-def adapted(module: nn.Module) -> bool:
-    return "base_layer" in module._modules
-
-
-def active_adapters(module: nn.Module) -> list[tuple[Tensor, Tensor, float]]:
-    """(A, B, scale) of a layer of peft's; none of a plain one, or while adapters are off."""
-    if not adapted(module) or getattr(module, "disable_adapters", False):
-        return []
-    scaling: dict[str, float] = module.scaling  # type: ignore[assignment]
-    names: Sequence[str] = module.active_adapters  # type: ignore[assignment]
-    return [
-        (
-            module.get_parameter(f"lora_A.{name}.weight"),
-            module.get_parameter(f"lora_B.{name}.weight"),
-            float(scaling[name]),
-        )
-        for name in names
-        if name in scaling
-    ]
-
-
 def project(x: Tensor, plan: Projection, parameters: Sequence[Tensor]) -> Tensor:
     bias = _stacked(plan.biases, parameters, x.dtype) if plan.biases else None
     y = linear(x, _stacked(plan.weights, parameters, x.dtype), bias)
-    for adapter in plan.adapters:
-        down, up = parameters[adapter.down].to(x.dtype), parameters[adapter.up].to(x.dtype)
-        part = y[:, adapter.start : adapter.stop]
-        part.addmm_(x @ down.T, up.T, alpha=adapter.scale)
+    if plan.stack is not None:
+        y.addmm_(x @ plan.stack.down.T, plan.stack.up.T)
     return y
 
 
-def input_gradient(grad: Tensor, plan: Projection, parameters: Sequence[Tensor]) -> Tensor:
-    dx = grad @ _stacked(plan.weights, parameters, grad.dtype)
-    for adapter in plan.adapters:
-        down, up = parameters[adapter.down].to(grad.dtype), parameters[adapter.up].to(grad.dtype)
-        dx.addmm_(grad[:, adapter.start : adapter.stop] @ up, down, alpha=adapter.scale)
+class Gradient(NamedTuple):
+    """Of a projection's result."""
+
+    whole: Tensor  # dy
+    narrow: Tensor | None  # dy s B [N, R]; None without adapters
+
+
+def gradient(whole: Tensor, plan: Projection) -> Gradient:
+    return Gradient(whole, None if plan.stack is None else whole @ plan.stack.up)
+
+
+def input_gradient(grad: Gradient, plan: Projection, parameters: Sequence[Tensor]) -> Tensor:
+    dx = grad.whole @ _stacked(plan.weights, parameters, grad.whole.dtype)
+    if plan.stack is not None and grad.narrow is not None:
+        dx.addmm_(grad.narrow, plan.stack.down)
     return dx
 
 
 def parameter_gradients(
-    grad: Tensor,
+    grad: Gradient,
     x: Tensor,
     plan: Projection,
     parameters: Sequence[Tensor],
@@ -109,26 +97,14 @@ def parameter_gradients(
     found: dict[int, Tensor] = {}
     if any(learned[i] for i in plan.weights):
         sizes = [len(parameters[i]) for i in plan.weights]
-        found.update(zip(plan.weights, wide_mm(grad.T, x).split(sizes), strict=True))
+        found.update(zip(plan.weights, wide_mm(grad.whole.T, x).split(sizes), strict=True))
     if any(learned[i] for i in plan.biases):
         sizes = [len(parameters[i]) for i in plan.biases]
-        whole = grad.sum(0, dtype=torch.float32)
+        whole = grad.whole.sum(0, dtype=torch.float32)
         found.update(zip(plan.biases, whole.split(sizes), strict=True))
-    for adapter in plan.adapters:
-        down, up = parameters[adapter.down].to(x.dtype), parameters[adapter.up].to(x.dtype)
-        part = grad[:, adapter.start : adapter.stop]
-        if learned[adapter.down]:
-            found[adapter.down] = adapter.scale * wide_mm((part @ up).T, x)
-        if learned[adapter.up]:
-            found[adapter.up] = adapter.scale * wide_mm(part.T, x @ down.T)
+    if plan.stack is not None and grad.narrow is not None:
+        found |= adapter_gradients(grad.whole, grad.narrow, x, plan.adapters, plan.stack, learned)
     return found
-
-
-def wide_mm(a: Tensor, b: Tensor) -> Tensor:
-    """a b in single precision, whatever a and b are in."""
-    if a.is_cuda and WIDE and a.dtype.itemsize == 2:
-        return torch.mm(a, b, out_dtype=torch.float32)
-    return (a @ b).float()
 
 
 def _stacked(numbers: Sequence[int], parameters: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
