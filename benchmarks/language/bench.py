@@ -145,10 +145,18 @@ class Bench:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
 
-    def learn(self, model: nn.Module, optimizer: Any, samples: list[Sample], micro: int) -> None:
+    def learn(
+        self,
+        model: nn.Module,
+        optimizer: Any,
+        samples: list[Sample],
+        micro: int,
+        tokens: int | None = None,
+    ) -> None:
+        """In passes of so many tokens; where none are named, by the model alone."""
         advantages = [1.0 if i % 2 else -1.0 for i in range(len(samples))]
         generator = torch.Generator(DEVICE).manual_seed(2)
-        count = pass_tokens(parameters(model)) if GPU else None
+        count = tokens or (pass_tokens(parameters(model)) if GPU else None)
         batching = Batching(0, self.sizes.minibatch, micro, 1.0, generator, count)
         update(model, optimizer, samples, advantages, Loss(kl=0.0), batching)
 

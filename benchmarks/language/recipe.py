@@ -4,7 +4,7 @@ Runs `fedagent/household` and `fedagent/webshop` through `fedrl.run`, as a user 
 data where FEDRL_DATA is set and in generated worlds elsewhere. Lengths are those of `forced`:
 stated, and the same for every model. Evaluations (every fifth round of the recipe) and checkpoints
 (every tenth) are left out of the run and of its hours; `--whole` evaluates on as many tasks as are
-played and writes a checkpoint, for their memory.
+played and writes a checkpoint, for their memory; hours are without them all the same.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ class Rounds:
         if failed := [one for one in done.clients if one["status"] == "failed"]:
             raise RuntimeError(f"client {failed[0]['client']} failed: {failed[0]['reason']}")
         if done.round:
-            self.every[-1].seconds = sum(done.seconds.values())
+            laps = done.seconds.items()
+            self.every[-1].seconds = sum(took for name, took in laps if name != "evaluate")
             self.every.append(Spent())
 
 
@@ -153,6 +154,13 @@ def watched(rounds: Rounds, whole: bool) -> Iterator[None]:
     from fedrl.runs.run_dir import RunDir
 
     play, learn = local_trainer.collect_rollout, local_trainer.LocalOptimizer.update
+    evaluate = FedAgent.evaluate
+
+    def evaluated(*args: Any, **more: Any) -> Any:
+        before = replace(rounds.every[-1])
+        found = evaluate(*args, **more)
+        rounds.every[-1] = before  # what was played for it is not training's
+        return found
 
     def timed_play(*args: Any, **more: Any) -> Any:
         start = now()
@@ -172,14 +180,11 @@ def watched(rounds: Rounds, whole: bool) -> Iterator[None]:
         return logged
 
     with ExitStack() as stack:
-        idle = [
-            (FedAgent, "evaluate", lambda *args: {}),
-            (RunDir, "checkpoint", lambda *args: None),
-        ]
         for owner, name, new in (
             (local_trainer, "collect_rollout", timed_play),
             (local_trainer.LocalOptimizer, "update", timed_learn),
-            *([] if whole else idle),
+            (FedAgent, "evaluate", evaluated if whole else lambda *args: {}),
+            *([] if whole else [(RunDir, "checkpoint", lambda *args: None)]),
         ):
             stack.enter_context(patch.object(owner, name, new))
         yield
@@ -222,13 +227,9 @@ def _run(
     took = time.perf_counter() - began
     peak = held()
     label = f"recipe_{shape}_{world}_{way}"
-    if bench.asked.whole:  # what is played is not told apart
-        label = f"{label}_whole"
-        print(f"  with evaluations and a checkpoint {took:.1f} s, loading included")
-    else:
-        _tell(bench, label, world, rounds.done, took)
-        whole = fedrl.configure(f"fedagent/{world}")
-        _tell_hours(bench, label, rounds.done, part_of_round(config, whole, size))
+    _tell(bench, label, world, rounds.done, took)
+    whole = fedrl.configure(f"fedagent/{world}")
+    _tell_hours(bench, label, rounds.done, part_of_round(config, whole, size))
     measured = "not measured without a GPU"
     if GPU:
         measured = f"{peak / 1e9:.1f} GB, reserved {torch.cuda.max_memory_reserved() / 1e9:.1f}"
@@ -267,7 +268,10 @@ def part_of_round(config: Any, whole: Any, size: Size) -> Share | None:
 
 def _tell(bench: Bench, label: str, world: str, done: list[Spent], took: float) -> None:
     later = done[1:] or done
-    print(f"  starting {took - sum(one.seconds for one in done):.1f} s (loading included)")
+    print(
+        f"  starting {took - sum(one.seconds for one in done):.1f} s (loading included, and "
+        "evaluations and checkpoints where there are any)"
+    )
     for number, one in enumerate(done, 1):
         print(
             f"  round {number}: {one.seconds:.2f} s: playing {one.playing:.2f}, learning "

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import random
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedrl.llm.generation.cuda import CudaSampler
+from fedrl.llm.memory import LARGE_PASSES, PASS_TOKENS
 from fedrl.llm.rollout import Sample
 from fedrl.llm.weights import MergedWeights
 from language.bench import Bench
@@ -46,37 +48,40 @@ def shapes(bench: Bench) -> None:
 
 
 def local_step(bench: Bench, name: str, shape: tuple, lora: bool) -> None:
-    """One minibatch: play it, learn from it, push the weights."""
+    """One minibatch: play it, learn from it in small passes and in large ones, push the weights."""
     forget()
     model = built(shape, DTYPE if lora else torch.float32)
     count = parameters(model)
     if lora:
         model = adapted(model)
-    rows, micro = bench.sizes.minibatch, 8 if count > 5e9 else 16
-    step = Step(bench, model, rows, bench.sizes.prompt, bench.sizes.new, micro)
-    step()
-    play, learn = min((step() for _ in range(bench.sizes.repeats)), key=sum)
-    samples = step.play()
-    clock, busy, count, idle = activity(lambda: step.learn(samples))
+    rows, how = bench.sizes.minibatch, "lora" if lora else "full"
+    step = Step(bench, model, rows, bench.sizes.prompt, bench.sizes.new, rows)
     tokens = rows * (bench.sizes.prompt + bench.sizes.new)
-    memory = torch.cuda.max_memory_allocated() / 2**30 if GPU else float("nan")
-    how = "lora" if lora else "full"
-    print(
-        f"{name} {how}: {count / 1e9:.2f}B parameters, one local step of {rows} × "
-        f"({bench.sizes.prompt} + {bench.sizes.new}) tokens in {play + learn:.2f} s (playing "
-        f"{play:.2f}, learning {learn:.2f}): {tokens / (play + learn):,.0f} tokens/s, learning "
-        f"alone {tokens / learn:,.0f}; peak {memory:.1f} GiB\n  learning, under the profiler: "
-        f"{1e3 * clock:.0f} ms, {1e3 * busy:.0f} in {count:,} kernels, {1e3 * idle:.0f} idle",
-        flush=True,
-    )
+    print(f"{name} {how}: {count / 1e9:.2f}B parameters, {tokens:,} tokens in a minibatch")
+    for step.tokens in (PASS_TOKENS[0], LARGE_PASSES[0]):
+        forget()
+        step()
+        play, learn = min((step() for _ in range(bench.sizes.repeats)), key=sum)
+        samples = step.play()
+        clock, busy, launched, idle = activity(partial(step.learn, samples))
+        memory = torch.cuda.max_memory_allocated() / 1e9 if GPU else float("nan")
+        print(
+            f"  passes of {step.tokens:,} tokens: {play + learn:.2f} s (playing {play:.2f}, "
+            f"learning {learn:.2f}): {tokens / (play + learn):,.0f} tokens/s, learning alone "
+            f"{tokens / learn:,.0f}; peak {memory:.1f} GB; learning under the profiler "
+            f"{1e3 * clock:.0f} ms, {1e3 * busy:.0f} in {launched:,} kernels, "
+            f"{1e3 * idle:.0f} idle",
+            flush=True,
+        )
+        label = f"shape_{name}_{how}_{step.tokens}"
+        bench.results.add(label, tokens / (play + learn), "tokens/s")
+        bench.results.add(f"{label}_learning", tokens / learn, "tokens/s")
+        bench.results.add(f"{label}_learning_kernels", 1e3 * busy, "ms")
+        bench.results.add(f"{label}_learning_idle", 1e3 * idle, "ms")
+        if GPU:
+            bench.results.add(f"{label}_memory", memory, "GB")
     if name in QUICK:
-        kernels(lambda: step.learn(samples), f"{name} {how}, learning")
-    bench.results.add(f"shape_{name}_{how}_learning_kernels", 1e3 * busy, "ms")
-    bench.results.add(f"shape_{name}_{how}_learning_idle", 1e3 * idle, "ms")
-    bench.results.add(f"shape_{name}_{how}", tokens / (play + learn), "tokens/s")
-    bench.results.add(f"shape_{name}_{how}_time", play + learn, "s")
-    if GPU:
-        bench.results.add(f"shape_{name}_{how}_memory", memory, "GiB")
+        kernels(partial(step.learn, samples), f"{name} {how}, learning")
 
 
 class Step:
@@ -86,6 +91,7 @@ class Step:
         self, bench: Bench, model: Any, rows: int, prompt: int, new: int, micro: int
     ) -> None:
         self.bench, self.model, self.new, self.micro = bench, model, new, micro
+        self.tokens: int | None = None  # of a pass of the learner
         self.engine, self.optimizer = CudaSampler(model, (), 0), adamw(model)
         rng, top = random.Random(0), model.config.vocab_size
         self.prompts = [[rng.randrange(top) for _ in range(prompt)] for _ in range(rows)]
@@ -104,7 +110,7 @@ class Step:
         return [Sample(i, 0, p, t, x, "") for i, (p, t, x) in enumerate(parts)]
 
     def learn(self, samples: list[Sample]) -> None:
-        self.bench.learn(self.model, self.optimizer, samples, self.micro)
+        self.bench.learn(self.model, self.optimizer, samples, self.micro, self.tokens)
         self.engine.push(MergedWeights(self.model), 1)
 
 
@@ -134,12 +140,14 @@ def _memory(
             kl=0.0, tasks=rows // 2, group=2, minibatch=min(rows, 64), microbatch=64,
             prompt_tokens=prompt, answer_tokens=new,
         )  # fmt: skip
-        estimate = estimate_memory(settings, 0).memory
+        estimated = estimate_memory(settings, 0)
+        estimate = estimated.memory
     if lora:
         model = adapted(model)
     if again:
         checkpoint_activations(model)
     step = Step(bench, model, rows, prompt, new, 64)
+    step.tokens = estimated.pass_tokens
     for _ in range(2):  # AdamW's moments come with the first
         step()
     measured = held()

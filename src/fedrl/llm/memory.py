@@ -49,6 +49,9 @@ PASS_WORK = 4.5e12
 """Parameters × tokens of a learner's pass that keep a large GPU busy while the next is launched."""
 PASS_TOKENS = (4096, 32_768)
 """The least and the most tokens of such a pass."""
+LARGE_PASSES = (16_384, 8192)
+"""What a large model's passes have where there is room: at the least, the host takes longer to
+launch their kernels than an H200 to run them (1.5B parameters: 160 and 80 ms a pass)."""
 READ_BYTES = 2**30
 """Scratch memory of a pass over prompts."""
 READ_TOKENS = (8192, 65_536)
@@ -79,8 +82,7 @@ def shape_of(config: ModelConfig) -> Shape:
 
 
 def pass_tokens(parameters: int) -> int:
-    """Most tokens of a packed learner's forward pass: more would only take memory. It follows from
-    the model alone, so that a run's sums are the same whatever else is on the GPU."""
+    """Most tokens of a packed learner's forward pass, wherever it runs."""
     least, most = PASS_TOKENS
     return min(max(int(PASS_WORK / parameters), least), most)
 

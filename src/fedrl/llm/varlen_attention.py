@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from fedrl.llm.transfer import sent
+
 
 class Sequences(NamedTuple):
     """Where packed sequences begin and end, and how long the longest is."""
@@ -36,7 +38,7 @@ class Attended(NamedTuple):
 
 def sequences(lengths: list[int], device: torch.device) -> Sequences:
     offsets = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-    return Sequences(offsets.to(device), max(lengths, default=0))
+    return Sequences(sent(offsets, device), max(lengths, default=0))
 
 
 def flashes(x: Tensor) -> bool:

@@ -33,6 +33,7 @@ MAY_CHANGE = {
     "algorithm.compile",
     "algorithm.device",
     "algorithm.microbatch",
+    "algorithm.pass_tokens",
     "algorithm.rollouts",
     "algorithm.save_memory",
 }

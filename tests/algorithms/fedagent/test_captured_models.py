@@ -114,8 +114,9 @@ def test_a_critics_values_are_read_by_passes_of_so_many_tokens(
     monkeypatch.setattr(ppo, "hidden_states", noted)
     for module in (logprobs, local_optimizer):
         monkeypatch.setattr(module, "packs", lambda model: True)
-    monkeypatch.setattr(local_optimizer, "pass_tokens", lambda parameters: most)
-    config = recipe(model, rounds=1, algorithm={"estimator": "ppo", "microbatch": 1000})
+    config = recipe(
+        model, rounds=1, algorithm={"estimator": "ppo", "microbatch": 1000, "pass_tokens": most}
+    )
     train(config, tmp_path)
     assert 0 < max(seen) <= most
     assert len(seen) > config.federation.cohort

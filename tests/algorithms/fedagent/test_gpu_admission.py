@@ -16,7 +16,7 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 from support.agent_runs import recipe
 from support.model_shapes import QWEN_1_5B
 
-from fedrl.algorithms.fedagent import agent_model, gpu_admission
+from fedrl.algorithms.fedagent import agent_model, gpu_admission, memory_estimate
 from fedrl.algorithms.fedagent.evaluations import Evaluation, episodes_of
 from fedrl.algorithms.fedagent.gpu_admission import admit, needed_by_gpu
 from fedrl.algorithms.fedagent.memory_estimate import estimate_memory
@@ -60,6 +60,7 @@ def gpu(tmp_path, monkeypatch):
             gpu_share, "gpu_of", lambda index: gpu_share.Gpu(f"g{index}", total * GB, total * GB)
         )
 
+    monkeypatch.setattr(memory_estimate, "half_of_gpu", lambda device: 0)
     monkeypatch.setattr(gpu_file, "PARENT", tmp_path)
     monkeypatch.setattr(gpu_share, "POLL_SECONDS", 0.02)
     return of

@@ -23,6 +23,8 @@ from fedrl.core.types import UserError
 from fedrl.llm import memory
 from fedrl.llm.generation.cuda import CudaSampler
 from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.memory import CALIBRATION
+from fedrl.llm.policy import SPREAD
 from fedrl.llm.rl.batches import Batching, to_packed, to_rows
 from fedrl.llm.rl.logprobs import hidden_states
 from fedrl.llm.rl.loss import Loss
@@ -195,6 +197,56 @@ def test_a_pass_is_cut_by_tokens_not_by_samples(large):
     assert memory.pass_tokens(500_000_000) == 9_000
     assert memory.pass_tokens(7_000_000_000) == memory.PASS_TOKENS[0]
     assert memory.pass_tokens(1_000_000) == memory.PASS_TOKENS[1]
+
+
+@pytest.mark.parametrize(
+    ("room", "change", "crowded", "tokens"),
+    [
+        (70e9, {}, False, 16_384),
+        (70e9, {}, True, 4096),
+        (70e9, {"pass_tokens": 5000}, False, 5000),
+        (60e9, {}, False, 8192),
+        (40e9, {"lora_rank": 32}, False, 8192),
+        (40e9, {}, False, 4096),
+        (0, {}, False, 4096),
+    ],
+)
+def test_a_large_models_passes_are_as_large_as_half_a_gpu_allows(
+    large, monkeypatch, room, change, crowded, tokens
+):
+    monkeypatch.setattr(memory_estimate, "half_of_gpu", lambda device: room)
+    settings = replace(large, kl=0.0, microbatch=64, **change)
+    found = memory_estimate.estimate_memory(settings, 0, crowded)
+    assert found.pass_tokens == tokens
+    told = memory_estimate.estimate_memory(replace(settings, pass_tokens=tokens), 0)
+    assert found.memory == told.memory
+    if tokens > 5000:
+        assert found.memory.least <= room
+        more = replace(settings, pass_tokens=2 * tokens)
+        assert tokens == 16_384 or memory_estimate.estimate_memory(more, 0).memory.least > room
+
+
+def test_a_small_models_passes_follow_from_the_model(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
+    settings = Settings(model=str(tmp_path), device="cuda")
+    for room in (0, 100e9):
+        monkeypatch.setattr(memory_estimate, "half_of_gpu", lambda device, room=room: room)
+        assert memory_estimate.estimate_memory(settings, 0).pass_tokens == 32_768
+
+
+def test_only_a_gpu_has_a_half(monkeypatch):
+    """Of one that no other process is on; nothing is promised where the model is spread."""
+
+    class About:
+        total_memory = 80 * 10**9
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: About)
+    monkeypatch.setattr(memory_estimate, "choose_device", torch.device)
+    assert memory_estimate.half_of_gpu("cuda") == 40 * 10**9 - CALIBRATION.context
+    assert memory_estimate.half_of_gpu("cpu") == memory_estimate.half_of_gpu(SPREAD) == 0
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert memory_estimate.half_of_gpu("cuda") == 0
 
 
 def test_a_refusal_says_what_helps_most(large):

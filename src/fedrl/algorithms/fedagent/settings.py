@@ -105,6 +105,10 @@ class Settings:
     # Step samples per forward pass: less memory, the same result. On a GPU, models of the Llama and
     # Qwen2 kinds are also cut by tokens.
     microbatch: int = 64
+    # Tokens per forward pass of these models, at most. 0: by the model, and for a large one by the
+    # GPU: 16,384, 8,192 or 4,096, the most with which the run takes no more than half of its
+    # memory. More is faster, as long as the GPU waits for the host; sums differ by rounding.
+    pass_tokens: int = 0
     # What counts the same in a minibatch: every answer token, or every step sample.
     average: Literal["token", "sequence"] = "token"
     # Compute activations again on the way back instead of keeping them: less memory, more time.
@@ -176,7 +180,7 @@ class Settings:
         not_negative(
             self, "algorithm.", "kl", "entropy", "prox", "weight_decay", "invalid_penalty",
             "eval_tasks", "eval_own", "eval_trained", "lora_rank", "personal_rank", "lora_lr",
-            "gigpo_omega", "lr_warmup", "resample",
+            "gigpo_omega", "lr_warmup", "resample", "pass_tokens",
         )  # fmt: skip
         for key in ("gamma", "gigpo_gamma", "gae_lambda"):
             if not 0 <= getattr(self, key) <= 1:

@@ -61,7 +61,7 @@ METHOD = frozenset(
     learning_starts local_epochs local_steps local_steps_spread log_std lora_alpha lora_lr
     lora_rank lora_targets losses lr lr_schedule lr_warmup max_grad_norm mean_over_steps method
     microbatch minibatch most_queries movie_decay movie_epochs mu noise old_logprobs optimizer
-    optimizer_state owners_per_batch personal_rank policy ppo_epochs preference_queries
+    optimizer_state owners_per_batch pass_tokens personal_rank policy ppo_epochs preference_queries
     prompt_tokens prox rank rating_queries recent replay resample return_scale reward
     reward_epochs reward_lr ridge rollouts rows rslora samples save_memory server_lr
     server_optimizer server_trajectories sizes standardize sync_episodes sync_on_receipt

@@ -39,6 +39,7 @@ from fedrl.llm.generation.sampler import (
 from fedrl.llm.generation.torch_ops import DecodeOps
 from fedrl.llm.memory import read_tokens
 from fedrl.llm.model_types import LanguageModel
+from fedrl.llm.transfer import sent
 from fedrl.llm.weights import MergedWeights, base_model
 
 CHECK = 8
@@ -204,7 +205,7 @@ class CudaSampler:
             state = read(reading, self.weights, self.ops, buffers.cache)
             at = reading.rows
             facts = torch.tensor([known[row] for row in reading.order])
-            position, seed, limit = facts.to(self.device).T.contiguous()
+            position, seed, limit = sent(facts, self.device).T.contiguous()
             buffers.position[at] = position
             buffers.limit[at] = limit
             buffers.seeds[at] = seed

@@ -17,6 +17,7 @@ from torch.nn.functional import embedding, linear
 from fedrl.llm.generation.packed_weights import Layer, PackedWeights
 from fedrl.llm.generation.prompt_tree import PromptTree, prompt_tree
 from fedrl.llm.generation.torch_ops import DecodeOps
+from fedrl.llm.transfer import sent
 from fedrl.llm.varlen_attention import Sequences, attend, sequences
 
 READ = 65_536
@@ -62,17 +63,14 @@ def _reading(tree: PromptTree, rows: Sequence[Sequence[int]], device: torch.devi
     source = places + np.repeat(starts[which], lengths)
     shares = len(tree.ids) < len(tree.where)
 
-    def sent(numbers: np.ndarray) -> Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64))
-        if device.type == "cuda":
-            return tensor.pin_memory().to(device, non_blocking=True)
-        return tensor
+    def there(numbers: np.ndarray) -> Tensor:
+        return sent(torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)), device)
 
-    where, fresh = sent(tree.where) if shares else None, sent(tree.where[source])
+    where, fresh = there(tree.where) if shares else None, there(tree.where[source])
     return Reading(
-        sent(tree.ids), sent(tree.positions), sequences(tree.asked, device),
-        sequences(tree.read, device), where, fresh, sent(np.repeat(to, lengths)), sent(places),
-        sent(tree.last[which]), sent(np.array(to)), to,
+        there(tree.ids), there(tree.positions), sequences(tree.asked, device),
+        sequences(tree.read, device), where, fresh, there(np.repeat(to, lengths)), there(places),
+        there(tree.last[which]), there(np.array(to)), to,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedrl.llm.generation.prompt_tree import prompt_tree
 from fedrl.llm.generation.sampler import pad_right
 from fedrl.llm.rollout import Sample
+from fedrl.llm.transfer import sent
 from fedrl.llm.varlen_attention import Sequences, sequences
 
 
@@ -84,13 +85,6 @@ def to_packed(samples: Sequence[Sample], device: torch.device) -> PackedRows:
         ids, positions, sequences(tree.asked, device), sequences(tree.read, device),
         everywhere if len(ids) < len(where) else None, at, target, row, before,
     )  # fmt: skip
-
-
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device; to a GPU from pinned memory, so that nobody waits for what it still does."""
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _answers(samples: Sequence[Sample], starts: Sequence[int]) -> list[Tensor]:
