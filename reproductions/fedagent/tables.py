@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrl.core.number_format import si
+from fedrl.core.types import Tables
 from reproductions.fedagent import figures
 from reproductions.fedagent.claims import (
     SUCCESS,
@@ -23,7 +24,7 @@ from reproductions.fedagent.claims import (
 )
 from reproductions.fedagent.environment import worlds_differ
 from reproductions.fedagent.run_settings import differences, settings_of
-from reproductions.pages import Page, Row
+from reproductions.pages import NOT_MEASURED, Page, Row, markdown_table
 from reproductions.results import Runs, Trained
 from reproductions.study import Study
 from reproductions.verdicts import BySeed, mean_of
@@ -57,6 +58,9 @@ class Analysis:
             self.started |= {part: found[part] for part in measured if any_runs(found[part])}
             if page.published:  # what is half measured does not replace what was published
                 self.parts |= {part: whole(found[part]) for part in measured}
+                for part in TITLES.keys() & set(measured):
+                    if self.parts[part]["fedagent"].runs:
+                        page.published = without(page.published, part)
             if page.published or any(part in self.started for part in measured):
                 self.scales[name] = measured
                 self.found[name] = found
@@ -86,6 +90,24 @@ class Analysis:
         rows = [one.row for one in [*found, *worlds_differ(self.parts)]]
         head = ("the paper says", "where", "here", "difference in points")
         return self.page.table("claims", head, rows, keys=2) if rows else ""
+
+    @cached_property
+    def headlines(self) -> str:
+        """By world, what records say of the comparison at equal local epochs."""
+        rows = []
+        for part in (one for names in self.scales.values() for one in names if one in TITLES):
+            found = self.parts[part]
+            ours, groups = found["fedagent"], figures.groups(found)
+            if not ours.runs:
+                continue
+            rounds = ours.cell.rounds
+            ends = {name: mean_of([one.value(SUCCESS, rounds) for one in several])
+                    for name, several in groups.items()}  # fmt: skip
+            row = [TITLES[part], shown(ours.first(SUCCESS)), *map(shown, ends.values())]
+            rows.append([*(cell or NOT_MEASURED for cell in row), str(len(ours.runs))])
+        if not rows:
+            return ""
+        return markdown_table(["from records, %", "warm start", *ends, "seeds"], rows)
 
     # FedAgent, Centralized, Local
 
@@ -313,6 +335,22 @@ def whole(found: Runs) -> Runs:
                 for name, one in found.items()
             }
     return {name: one if one.whole else Trained(one.cell, {}) for name, one in found.items()}
+
+
+def without(published: Tables, part: str) -> Tables:
+    """What was published, but for this comparison: FedAgent has records of other settings, and what
+    earlier runs of its baselines came to must not stand beside them."""
+    kept = dict(published)
+    ends = ("", "_seeds", "_model", "_settings", "_gains", "_kinds", "_scores", "-clients")
+    its = {part + end for end in ends}
+    for kind in ("text", "rounds", "figures", "tables"):
+        said = published.get(kind, {})
+        kept[kind] = {name: value for name, value in said.items() if name not in its}
+    for name, key in (("claims", f"{TITLES[part]}, "), ("costs", part)):
+        rows = kept["tables"].get(name, [])
+        kept["tables"][name] = [row for row in rows if not row[1].startswith(key)]
+    kept["parts"] = [one for one in published.get("parts", []) if one["part"] != part]
+    return kept
 
 
 def plural(count: int, word: str) -> str:

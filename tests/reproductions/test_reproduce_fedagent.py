@@ -471,10 +471,15 @@ def test_the_published_page_counts_the_records_beside_it(tmp_path):
     assert recorded(parts) in re.sub(r"\s+", " ", text)
 
 
+SETTLED = {"tuning", "optimizer", "optimizer_before", "alfworld_optimizer"}
+"""Parts with all of their records; others get theirs one after the other."""
+
+
 @pytest.mark.slow
 def test_records_plans_and_earlier_numbers_stand_apart(tmp_path, undrawn):
     """A reader first sees what records say, then what is planned, and no mark before the end."""
-    shutil.copytree(PUBLISHED, tmp_path / "records", ignore=shutil.ignore_patterns("main"))
+    for part in SETTLED:
+        shutil.copytree(PUBLISHED / part, tmp_path / "records" / part)
     text = page_of(study_of(tmp_path), published=True)
     heads = re.findall(r"^## (.*)$", text, re.M)
     assert heads[:2] == ["What is known today", "What is planned"]
@@ -494,6 +499,24 @@ def test_records_plans_and_earlier_numbers_stand_apart(tmp_path, undrawn):
     assert "`fedrl reproduce fedagent --scale small --only main`" in main
     assert not rows(now, "optimizer: ")  # all of its records are there
     assert not rows(now, "optimizer_before: ")  # by code that is no more
+
+
+@pytest.mark.slow
+def test_what_was_published_of_baselines_never_stands_beside_fedagents_records(tmp_path, undrawn):
+    """They are of other settings; nobody has measured these baselines yet."""
+    study = study_of(tmp_path)
+    fake(study, study.grid.cells["webshop"][0], 0.1)
+    text = page_of(study, published=True)
+    now, _, earlier = text.partition("## Earlier runs without records")
+    chapter = now.partition("### Generated WebShop")[2].partition("\n## ")[0]
+    assert MARK not in chapter
+    for learner in ("Centralized", "Local 21", "Local, mean"):
+        assert any("not measured" in row for row in rows(chapter, learner))
+    assert "Generated WebShop" not in earlier
+    assert "WebShop: FedAgent, Centralized, Local" in earlier  # the genuine one's
+    (known,) = rows(now.partition("## What is planned")[0], "Generated WebShop")
+    assert known.count("not measured") == 2
+    assert known.rstrip(" |").endswith("| 10")
 
 
 @pytest.mark.slow
