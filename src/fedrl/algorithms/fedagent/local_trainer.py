@@ -34,7 +34,6 @@ from fedrl.envs.text import Graded, Task, TextWorld
 from fedrl.llm import lora
 from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
-from fedrl.llm.kept_memory import free_kept_memory
 from fedrl.llm.learner.decoder import without_graphs
 from fedrl.llm.model_setup import compile_layers, prepare_model
 from fedrl.llm.model_types import LanguageModel, Tokenizer
@@ -212,12 +211,10 @@ class LocalTrainer:
                     )
                 else:
                     played = learned = play(draw(settings.tasks))
-                free_kept_memory(self.policy.device)
                 logged = optimizer.update(learned, rate_shares[epoch] if rate_shares else 1.0)
                 if settings.resample:
                     logged["zero_advantage"] = zero_advantage_share(rule.advantage(played), played)
                 epochs.append(epoch_metrics(played, scores, logged))
-                free_kept_memory(self.policy.device)
                 self.actor.sync_sampler()
             return Trained(round_metrics(epochs), optimizer.direction(), optimizer.moments())
 
@@ -261,12 +258,10 @@ class LocalTrainer:
         advise = partial(advised, self.settings, len(ids))
         with explain_out_of_memory(doing=doing, advise=advise):
             self.actor.load(theta)
-            rollout = collect_rollout(
+            return collect_rollout(
                 self.loop, self.actor.sampler, ids, self.settings.eval_temperature,
                 self.actor.generator(seed), transcripts=transcripts, seeds=own,
             )  # fmt: skip
-        free_kept_memory(self.policy.device)
-        return rollout
 
     def evaluate(
         self,
