@@ -49,11 +49,11 @@ def test_two_federations_run_side_by_side_and_tell_how_they_are(
             two = ("--federation.clients", "2")
             train(config(MOMENTUM, tmp_path / f"runs-{federation.name}", *words, *two, rounds=2))
         for federation in (first, second):
-            assert "connected as key (client 0); waiting for work" in log(federation)
+            assert "connected as node-0 (client 0); waiting for work" in log(federation)
             assert ": training, round 1" in log(federation)
             node, hub = federation.folder / "node-0", federation.folder / "server"
             told = "\n".join(status(node))
-            assert f"connected to {federation.address} as key (client 0)" in told
+            assert f"connected to {federation.address} as node-0 (client 0)" in told
             assert "rounds answered" in told
             assert "no refusals" in told
             told = "\n".join(status(hub))
