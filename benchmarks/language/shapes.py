@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fedrl.llm.generation.cuda import CudaSampler
-from fedrl.llm.memory import LARGE_PASSES, PASS_TOKENS
+from fedrl.llm.memory import PASS_TOKENS
 from fedrl.llm.rollout import Sample
 from fedrl.llm.weights import MergedWeights
 from language.bench import Bench
@@ -58,7 +58,7 @@ def local_step(bench: Bench, name: str, shape: tuple, lora: bool) -> None:
     step = Step(bench, model, rows, bench.sizes.prompt, bench.sizes.new, rows)
     tokens = rows * (bench.sizes.prompt + bench.sizes.new)
     print(f"{name} {how}: {count / 1e9:.2f}B parameters, {tokens:,} tokens in a minibatch")
-    for step.tokens in (PASS_TOKENS[0], LARGE_PASSES[0]):
+    for step.tokens in (PASS_TOKENS[0], 4 * PASS_TOKENS[0]):
         forget()
         step()
         play, learn = min((step() for _ in range(bench.sizes.repeats)), key=sum)
@@ -140,14 +140,12 @@ def _memory(
             kl=0.0, tasks=rows // 2, group=2, minibatch=min(rows, 64), microbatch=64,
             prompt_tokens=prompt, answer_tokens=new,
         )  # fmt: skip
-        estimated = estimate_memory(settings, 0)
-        estimate = estimated.memory
+        estimate = estimate_memory(settings, 0).memory
     if lora:
         model = adapted(model)
     if again:
         checkpoint_activations(model)
     step = Step(bench, model, rows, prompt, new, 64)
-    step.tokens = estimated.pass_tokens
     for _ in range(2):  # AdamW's moments come with the first
         step()
     measured = held()

@@ -10,15 +10,16 @@ from reproductions.fedagent import figures
 from reproductions.fedagent.claims import (
     PARTITIONS,
     SUCCESS,
-    compared,
     compared_rows,
     labels,
+    points,
     shown,
     strengths,
 )
 from reproductions.fedagent.run_settings import ESTIMATORS
 from reproductions.fedagent.tables import Analysis, any_runs
 from reproductions.results import Runs, Trained
+from reproductions.verdicts import signed
 
 REMEDIES = {
     "unanchored": "anchored momentum, β → 1",
@@ -89,12 +90,12 @@ class SideParts:
             mild, extreme = (found[f"{name}-{word}"] for word in ("mild", "extreme"))
             first, second = mild.value(SUCCESS), extreme.value(SUCCESS)
             label = f"{name} ({symbol} = {weak:g} and {strong:g})"
-            rows.append(
-                [label, shown(first), shown(second), compared(second, first, [extreme, mild])]
-            )
+            difference = points(second, first)
+            apart = None if difference is None else signed(difference)
+            rows.append([label, shown(first), shown(second), apart])
             panels[f"{name} ({symbol})"] = {"mild": mild, "extreme": extreme, "uniform": self.usual}
         uniform = shown(self.usual.value(SUCCESS, self._rounds("heterogeneity")))
-        head = ("clients differ in", "mild", "extreme", "extreme against mild")
+        head = ("clients differ in", "mild", "extreme", "extreme − mild, points")
         return self._side("heterogeneity", "three kinds of heterogeneity", panels,
                           rows=self.a.page.table("heterogeneity", head, rows),
                           uniform=self.a.page.text("uniform", uniform))  # fmt: skip

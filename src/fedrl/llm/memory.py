@@ -49,9 +49,6 @@ PASS_WORK = 4.5e12
 """Parameters × tokens of a learner's pass that keep a large GPU busy while the next is launched."""
 PASS_TOKENS = (4096, 32_768)
 """The least and the most tokens of such a pass."""
-LARGE_PASSES = (16_384, 8192)
-"""What a large model's passes have where there is room: at the least, the host takes longer to
-launch their kernels than an H200 to run them (1.5B parameters: 160 and 80 ms a pass)."""
 READ_BYTES = 2**30
 """Scratch memory of a pass over prompts."""
 READ_TOKENS = (8192, 65_536)

@@ -30,7 +30,7 @@ from fedrl.runs import train as runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
-ADVICE = "out of GPU memory: resume it with algorithm.microbatch = 1 ("
+ADVICE = "out of GPU memory: resume it with algorithm.pass_tokens = 4096 ("
 
 
 QWEN_1_5B = {

@@ -16,7 +16,7 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 from support.agent_runs import recipe
 from support.model_shapes import QWEN_1_5B
 
-from fedrl.algorithms.fedagent import agent_model, gpu_admission, memory_estimate
+from fedrl.algorithms.fedagent import agent_model, gpu_admission
 from fedrl.algorithms.fedagent.evaluations import Evaluation, episodes_of
 from fedrl.algorithms.fedagent.gpu_admission import admit, needed_by_gpu
 from fedrl.algorithms.fedagent.memory_estimate import estimate_memory
@@ -60,7 +60,6 @@ def gpu(tmp_path, monkeypatch):
             gpu_share, "gpu_of", lambda index: gpu_share.Gpu(f"g{index}", total * GB, total * GB)
         )
 
-    monkeypatch.setattr(memory_estimate, "half_of_gpu", lambda device: 0)
     monkeypatch.setattr(gpu_file, "PARENT", tmp_path)
     monkeypatch.setattr(gpu_share, "POLL_SECONDS", 0.02)
     return of
@@ -69,14 +68,15 @@ def gpu(tmp_path, monkeypatch):
 def test_fedrl_run_refuses_what_does_not_fit_and_leaves_no_folder(
     large, gpu, tmp_path, monkeypatch, capsys
 ):
-    """Of 48 GB, on 40: its prompts of one token would have fitted."""
+    """Of 68 GB, on 40: its prompts of one token would have fitted."""
     gpu(40)
     monkeypatch.chdir(tmp_path)
     flags = ["--algorithm.model", str(large), "--out", str(tmp_path / "runs")]
     flags += ["--world.source", "generated", "--algorithm.device", "cuda"]
     assert call(["run", "fedagent/household", *flags]) == 2
     said = capsys.readouterr().err
-    assert "algorithm.model needs 48." in said
+    assert "algorithm.model needs 67.9 GB" in said
+    assert "algorithm.pass_tokens = 4096 (" in said
     assert "the GPU has 40.0 GB for it: algorithm.lora_rank = 32 (" in said
     assert not (tmp_path / "runs").exists()
 

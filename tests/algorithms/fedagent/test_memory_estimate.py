@@ -23,8 +23,7 @@ from fedrl.core.types import UserError
 from fedrl.llm import memory
 from fedrl.llm.generation.cuda import CudaSampler
 from fedrl.llm.generation.hf import HFSampler
-from fedrl.llm.memory import CALIBRATION
-from fedrl.llm.policy import SPREAD
+from fedrl.llm.policy import skeleton
 from fedrl.llm.rl.batches import Batching, to_packed, to_rows
 from fedrl.llm.rl.logprobs import hidden_states
 from fedrl.llm.rl.loss import Loss
@@ -199,54 +198,37 @@ def test_a_pass_is_cut_by_tokens_not_by_samples(large):
     assert memory.pass_tokens(1_000_000) == memory.PASS_TOKENS[1]
 
 
-@pytest.mark.parametrize(
-    ("room", "change", "crowded", "tokens"),
-    [
-        (70e9, {}, False, 16_384),
-        (70e9, {}, True, 4096),
-        (70e9, {"pass_tokens": 5000}, False, 5000),
-        (60e9, {}, False, 8192),
-        (40e9, {"lora_rank": 32}, False, 8192),
-        (40e9, {}, False, 4096),
-        (0, {}, False, 4096),
-    ],
-)
-def test_a_large_models_passes_are_as_large_as_half_a_gpu_allows(
-    large, monkeypatch, room, change, crowded, tokens
-):
-    monkeypatch.setattr(memory_estimate, "half_of_gpu", lambda device: room)
-    settings = replace(large, kl=0.0, microbatch=64, **change)
-    found = memory_estimate.estimate_memory(settings, 0, crowded)
-    assert found.pass_tokens == tokens
-    told = memory_estimate.estimate_memory(replace(settings, pass_tokens=tokens), 0)
-    assert found.memory == told.memory
-    if tokens > 5000:
-        assert found.memory.least <= room
-        more = replace(settings, pass_tokens=2 * tokens)
-        assert tokens == 16_384 or memory_estimate.estimate_memory(more, 0).memory.least > room
+def test_larger_passes_are_said_and_counted(large):
+    """By a token what is kept, and the height of a layer's way back."""
+    small, big = (
+        memory_estimate.estimate_memory(replace(large, microbatch=64, pass_tokens=tokens), 0).memory
+        for tokens in (4096, 16_384)
+    )
+    shape = memory.shape_of(skeleton(large.model).config)
+    for found, tokens in ((small, 4096), (big, 16_384)):
+        height = memory.backward_height(shape, 2, True, tokens, tokens)
+        assert found.activations == tokens * memory.packed_bytes(shape, 2, False) + height
+    assert big._replace(activations=0) == small._replace(activations=0)
+    usual = memory_estimate.estimate_memory(replace(large, microbatch=64), 0).memory
+    assert usual == small
 
 
-def test_a_small_models_passes_follow_from_the_model(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
-    settings = Settings(model=str(tmp_path), device="cuda")
-    for room in (0, 100e9):
-        monkeypatch.setattr(memory_estimate, "half_of_gpu", lambda device, room=room: room)
-        assert memory_estimate.estimate_memory(settings, 0).pass_tokens == 32_768
+def test_padded_passes_are_cut_where_that_is_said(large):
+    def activations(**change):
+        settings = replace(large, four_bit=True, lora_rank=8, **change)
+        return memory_estimate.estimate_memory(settings, 0).memory.activations
+
+    longest = large.prompt_tokens + large.answer_tokens
+    assert activations(microbatch=64, pass_tokens=longest) < 0.2 * activations(microbatch=64)
+    assert activations(microbatch=1, pass_tokens=7) == activations(microbatch=1)
 
 
-def test_only_a_gpu_has_a_half(monkeypatch):
-    """Of one that no other process is on; nothing is promised where the model is spread."""
-
-    class About:
-        total_memory = 80 * 10**9
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: About)
-    monkeypatch.setattr(memory_estimate, "choose_device", torch.device)
-    assert memory_estimate.half_of_gpu("cuda") == 40 * 10**9 - CALIBRATION.context
-    assert memory_estimate.half_of_gpu("cpu") == memory_estimate.half_of_gpu(SPREAD) == 0
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert memory_estimate.half_of_gpu("cuda") == 0
+def test_what_saves_memory_names_smaller_passes(large):
+    helps = dict(memory_advice.remedies(replace(large, microbatch=64, pass_tokens=16_384), [], 9))
+    assert helps["algorithm.pass_tokens = 4096"] > 15e9
+    line = memory_advice.advice(replace(large, microbatch=64, pass_tokens=16_384), 0, "learning")
+    assert "algorithm.pass_tokens = 4096" in line
+    assert "algorithm.pass_tokens = 4096" not in dict(memory_advice.remedies(large, [], 9))
 
 
 def test_a_refusal_says_what_helps_most(large):

@@ -60,7 +60,6 @@ class AgentModel:
     keep_episodes: Callable[[list[Json]], None] | None = None
     _trainer: LocalTrainer | None
     _place: Place | None = None
-    _crowded: bool = False  # with other workers, perhaps on the same GPU
 
     @cached_property
     def eval_tasks(self) -> list[Task]:
@@ -234,7 +233,6 @@ class AgentModel:
         there was room for the learner's CUDA graphs, too."""
         if self._place is None and self.settings.model:
             self._place = Place(None, use.whole) if use.reserved else Place(self._admitted(use))
-            self._crowded = bool(use.reserved or use.workers)
         return self._place is None or self._place.whole
 
     def _admitted(self, use: GpuUse) -> Reservation | None:
@@ -252,7 +250,7 @@ class AgentModel:
             try:
                 from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
 
-                self._trainer = LocalTrainer(self.settings, self.world, captures, self._crowded)
+                self._trainer = LocalTrainer(self.settings, self.world, captures)
             except ModuleNotFoundError as error:
                 raise missing_extra(
                     error, f"algorithm.name = {self.settings.name!r}", "llm"

@@ -44,15 +44,13 @@ def admit(
         return None
     gc.collect()  # a model of before, which nobody uses any more, has its place still
     torch.cuda.empty_cache()
-    first, played, crowded = device.index or 0, list(evaluations(use)), bool(use.workers)
+    first, played = device.index or 0, list(evaluations(use))
     clients = list(evaluations(CLIENT)) if use.workers else []
 
     def wanted(change: Mapping[str, Any]) -> dict[int, Needed]:
         changed = replace(settings, **change)
-        here = estimate_memory(changed, episodes_of(played, change), crowded)
-        there = here
-        if crowded:
-            there = estimate_memory(changed, episodes_of(clients, change), crowded)
+        here = estimate_memory(changed, episodes_of(played, change))
+        there = estimate_memory(changed, episodes_of(clients, change)) if use.workers else here
         found = needed_by_gpu(changed, here, there, use, first)
         return {index: together(needs, here, index) for index, needs in found.items()}
 

@@ -14,6 +14,7 @@ from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import Tensors
 from fedrl.llm import lora
 from fedrl.llm.learner.decoder import packs
+from fedrl.llm.memory import pass_tokens
 from fedrl.llm.rl import anchored_momentum, optimizer_state, policy_gradient, ppo
 from fedrl.llm.rl.advantages import NO_ADVANTAGE, subtract_penalties, zero_advantage_share
 from fedrl.llm.rl.batches import Batching
@@ -70,9 +71,12 @@ class LocalOptimizer:
         self.loss = Loss(
             settings.clip, settings.kl, settings.entropy, settings.temperature, settings.average
         )
+        tokens = settings.pass_tokens or None
+        if tokens is None and packs(policy.model):
+            tokens = pass_tokens(sum(p.numel() for p in policy.model.parameters()))
         self.batching = Batching(
             policy.pad, settings.minibatch, settings.microbatch, settings.max_grad_norm, generator,
-            trainer.pass_tokens if packs(policy.model) else None,
+            tokens,
         )  # fmt: skip
         self.proximal: policy_gradient.ProximalTerm | None = None
         if settings.prox:

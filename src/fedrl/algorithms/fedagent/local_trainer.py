@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -105,19 +105,12 @@ def advised(settings: Settings, episodes: int, doing: Doing) -> str:
 
 
 class LocalTrainer:
-    """Plays and learns as the settings say; `captures`: with CUDA graphs where these pay,
-    `crowded`: beside other workers of its driver."""
+    """Plays and learns as the settings say; `captures`: with CUDA graphs where these pay."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        world: TextWorld,
-        captures: bool = True,
-        crowded: bool = False,
-    ) -> None:
+    def __init__(self, settings: Settings, world: TextWorld, captures: bool = True) -> None:
         if not settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
-        self.settings, self.crowded = settings, crowded
+        self.settings = settings
         graded = isinstance(world, Graded) and world.graded
         self.pays_success = settings.reward == "success" or (
             settings.reward == "auto" and not graded
@@ -166,13 +159,6 @@ class LocalTrainer:
     @property
     def policy(self) -> Policy:
         return self.actor.policy
-
-    @cached_property
-    def pass_tokens(self) -> int:
-        """Of a packed learner's pass, at most: as the memory of a run is counted."""
-        from fedrl.algorithms.fedagent.memory_estimate import estimate_memory
-
-        return estimate_memory(self.settings, 0, self.crowded).pass_tokens
 
     def train(
         self,

@@ -20,7 +20,7 @@ from fedrl.algorithms.fedagent.memory_estimate import Estimate, estimate_memory
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
 from fedrl.llm.generation.vllm import SHARE
-from fedrl.llm.memory import CALIBRATION, SINGLE
+from fedrl.llm.memory import CALIBRATION, PASS_TOKENS, SINGLE
 from fedrl.llm.out_of_memory import ADVICE, Doing
 from fedrl.llm.policy import SPREAD, choose_device
 
@@ -42,10 +42,10 @@ class Remedy(NamedTuple):
     saved: int  # bytes, if nothing else is changed
 
 
-HOW = ("save_memory", "microbatch")
+HOW = ("save_memory", "pass_tokens", "microbatch")
 """Change how a run computes, not what: a run that stopped may be resumed with them."""
 HELPS: dict[Doing, tuple[str, ...]] = {
-    "learning": ("save_memory", "microbatch", "lora_rank", "kl", "tasks", "group"),
+    "learning": ("save_memory", "pass_tokens", "microbatch", "lora_rank", "kl", "tasks", "group"),
     "playing": ("tasks", "group", "answer_tokens", "prompt_tokens", "lora_rank", "kl"),
     "evaluating": ("eval_tasks", "tasks", "group", "answer_tokens", "prompt_tokens"),
     "evaluating_own": ("eval_own", "tasks", "group", "answer_tokens", "prompt_tokens"),
@@ -61,6 +61,7 @@ def options(settings: Settings, evaluations: Sequence[Evaluation]) -> dict[str, 
         "lora_rank": {"lora_rank": 32},
         "kl": {"kl": 0.0},
         "save_memory": {"save_memory": True},
+        "pass_tokens": {"pass_tokens": PASS_TOKENS[0]},
         "microbatch": {"microbatch": 1},
         "tasks": {"tasks": settings.tasks // 2},
         "group": {"group": settings.group // 2},

@@ -17,8 +17,7 @@ P parameters, of which N are trained; weights and what is trained are float32 (4
                  plain sampler holds all episodes of an evaluation
     activations  of one forward and backward pass of the learner, or one over prompts of the
                  sampler, whichever is larger: `llm.memory` counts both. The packed learner cuts its
-                 passes at a number of tokens that follows from P, and for a large model from the
-                 GPU: more, if with them the run takes no more than half of its memory
+                 passes at `pass_tokens`, or at a number of tokens that follows from P
     graphs       a small model's layers are captured as CUDA graphs (`learner.graphed`), those of
                  its copies are not: another pass's activations, which stay, and 4 N for gradients
                  of fixed addresses. Where there is no room for them nothing is captured, so nothing
@@ -48,7 +47,7 @@ from fedrl.llm.learner import decoder, graphed
 from fedrl.llm.lora import is_personal, linear_layers
 from fedrl.llm.memory import CALIBRATION, HALF, SINGLE, Shape, cache_bytes, shape_of
 from fedrl.llm.model_types import LanguageModel
-from fedrl.llm.policy import SPREAD, choose_device, skeleton
+from fedrl.llm.policy import SPREAD, skeleton
 from fedrl.llm.weights import decoder_and_head
 
 FOUR_BIT = 1 / 2 + 1 / 64 + SINGLE / (64 * 256)
@@ -86,12 +85,10 @@ class Estimate(NamedTuple):
     rollouts: str
     kept: int  # numbers of a client's own adapters
     playing: int  # bytes of a process that plays and does not learn
-    pass_tokens: int  # of a packed learner's pass, at most
 
 
-def estimate_memory(settings: Settings, evaluated: int, crowded: bool = False) -> Estimate:
-    """With `evaluated` tasks per evaluation; reads no weights. `crowded`: workers of one driver may
-    be on the GPU together, so none takes more than it must."""
+def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
+    """With `evaluated` tasks per evaluation; reads no weights."""
     base = skeleton(settings.model)
     shape, plain = shape_of(base.config), sum(p.numel() for p in base.parameters())
     device = settings.device
@@ -113,8 +110,13 @@ def estimate_memory(settings: Settings, evaluated: int, crowded: bool = False) -
     total = sum(p.numel() for p in model.parameters())
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
     kept = sum(p.numel() for name, p in model.named_parameters() if is_personal(name))
-    reading = reading_pass(settings, shape, rows) if sampler == "cuda" else 0
     tokens = settings.pass_tokens or memory.pass_tokens(plain)
+    learning = (
+        packed_pass(settings, shape, tokens)
+        if packs
+        else padded_pass(settings, shape, plain, on_gpu)
+    )
+    reading = reading_pass(settings, shape, rows) if sampler == "cuda" else 0
     parts = Memory(
         weights=SINGLE * total - round((SINGLE - FOUR_BIT) * quantised * settings.four_bit),
         gradients=SINGLE * size,
@@ -122,27 +124,12 @@ def estimate_memory(settings: Settings, evaluated: int, crowded: bool = False) -
         copies=copies(settings, total, size),
         sampler=HALF * plain if sampler == "cuda" else 0,  # adapters are merged
         cache=cache(settings, shape, rows, sampler, HALF if on_gpu else SINGLE),
-        activations=max(0 if packs else padded_pass(settings, shape, plain, on_gpu), reading),
+        activations=max(learning, reading),
+        graphs=graphs(settings, base, shape, tokens) if packs else 0,
     )
-    if packs:
-        free = not (settings.pass_tokens or crowded)
-        sizes = [n for n in memory.LARGE_PASSES if n > tokens] if free else []
-        passes = [(n, max(packed_pass(settings, shape, n), reading)) for n in (*sizes, tokens)]
-        room = half_of_gpu(settings.device) if sizes else 0
-        rest = parts.total - parts.activations
-        tokens, most = next((x for x in passes if rest + x[1] <= room), passes[-1])
-        parts = parts._replace(activations=most, graphs=graphs(settings, base, shape, tokens))
     copied = model_copies(settings, total, size)
     playing = parts.weights + copied + parts.sampler + parts.cache + reading
-    return Estimate(total, sent, parts, rows, device, sampler, kept, playing, tokens)
-
-
-def half_of_gpu(device: str) -> int:
-    """Bytes that a run may have without being alone on its GPU; 0 on a machine without one."""
-    if device in ("cpu", SPREAD) or not torch.cuda.is_available():
-        return 0
-    whole: int = torch.cuda.get_device_properties(choose_device(device)).total_memory
-    return whole // 2 - CALIBRATION.context
+    return Estimate(total, sent, parts, rows, device, sampler, kept, playing)
 
 
 def model_copies(settings: Settings, total: int, trained: int) -> int:
@@ -178,7 +165,7 @@ def pass_size(settings: Settings, most: int) -> int:
 def packed_pass(settings: Settings, shape: Shape, most: int) -> int:
     """Of the learner on a GPU: what is kept for the way back, and the height of that."""
     tokens = pass_size(settings, most)
-    answers = min(settings.microbatch, settings.minibatch) * settings.answer_tokens
+    answers = min(min(settings.microbatch, settings.minibatch) * settings.answer_tokens, tokens)
     kept = tokens * memory.packed_bytes(shape, HALF, settings.save_memory)
     height = memory.backward_height(shape, HALF, not settings.lora_rank, tokens, answers)
     adapters = memory.adapter_bytes(shape, HALF, settings.lora_rank + settings.personal_rank)
@@ -198,16 +185,18 @@ def graphs(settings: Settings, model: LanguageModel, shape: Shape, most: int) ->
 
 
 def padded_pass(settings: Settings, shape: Shape, parameters: int, on_gpu: bool) -> int:
-    """Of one microbatch of the longest prompts and answers, by transformers' layers: 4 · 5 V per
-    answer token for logits, log-probabilities, probabilities and two gradients, and on a GPU the
-    weights' bfloat16 copies, 2 P (of one layer, if layers are computed again, or unpacked from 4
-    bits)."""
+    """Of one microbatch of the longest prompts and answers, cut at `pass_tokens` if that is said,
+    by transformers' layers: 4 · 5 V per answer token for logits, log-probabilities, probabilities
+    and two gradients, and on a GPU the weights' bfloat16 copies, 2 P (of one layer, if layers are
+    computed again, or unpacked from 4 bits)."""
     rows = min(settings.microbatch, settings.minibatch)
-    tokens = rows * (settings.prompt_tokens + settings.answer_tokens)
+    longest = settings.prompt_tokens + settings.answer_tokens
+    most = max(settings.pass_tokens, longest) if settings.pass_tokens else rows * longest
+    tokens, answers = min(rows * longest, most), min(rows * settings.answer_tokens, most)
     number = HALF if on_gpu else SINGLE
     targets = settings.lora_targets if settings.lora_rank else ()
     each = memory.padded_bytes(shape, number, settings.save_memory, not settings.lora_rank, targets)
-    head = 5 * SINGLE * rows * settings.answer_tokens * shape.vocabulary
+    head = 5 * SINGLE * answers * shape.vocabulary
     cast = HALF * parameters if on_gpu else 0
     one_layer = settings.save_memory or settings.four_bit
     return tokens * each + head + (cast // shape.layers if one_layer else cast)

@@ -105,9 +105,9 @@ class Settings:
     # Step samples per forward pass: less memory, the same result. On a GPU, models of the Llama and
     # Qwen2 kinds are also cut by tokens.
     microbatch: int = 64
-    # Tokens per forward pass of these models, at most. 0: by the model, and for a large one by the
-    # GPU: 16,384, 8,192 or 4,096, the most with which the run takes no more than half of its
-    # memory. More is faster, as long as the GPU waits for the host; sums differ by rounding.
+    # Tokens per forward pass, at most: less memory, the same result but for rounding. 0 is by the
+    # model for these kinds (32,768 for small ones, 4,096 for large ones, which learn twice as fast
+    # with 16,384 where memory allows it) and no bound for others.
     pass_tokens: int = 0
     # What counts the same in a minibatch: every answer token, or every step sample.
     average: Literal["token", "sequence"] = "token"
