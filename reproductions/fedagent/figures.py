@@ -90,9 +90,12 @@ def clients(found: Runs) -> Figure:
 
     seed, metric = shown_seed(found), marks(found)
     rounds = found["fedagent"].cell.rounds
-    figure, row = plots.figure(2)
+    titles = [
+        title for title in ("FedAgent", "Centralized") if seed in found[title.lower()].runs
+    ] or ["FedAgent"]
+    figure, row = plots.figure(len(titles))
     with matplotlib.rc_context(plots.STYLE):
-        for axes, name in zip(row, ("FedAgent", "Centralized"), strict=True):
+        for axes, name in zip(row, titles, strict=True):
             one = found[name.lower()]
             if seed is None or seed not in one.runs:
                 continue

@@ -127,6 +127,8 @@ class SideParts:
     @cached_property
     def momentum(self) -> dict[str, Any]:
         found, mild = self.a.parts["momentum"], self.a.parts["heterogeneity"]["preference-mild"]
+        if not any_runs(found):  # what was published of these rows was beside an earlier run
+            mild = Trained(mild.cell, {})
         hard = found["extreme"]
         panels: dict[str, Runs] = {
             word: {"FedAgent": base}

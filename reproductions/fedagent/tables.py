@@ -93,16 +93,20 @@ class Analysis:
 
     @cached_property
     def headlines(self) -> str:
-        """By world, what records say of the comparison at equal local epochs."""
+        """By world, what records say of the comparison in both views."""
         rows = []
         for part in (one for names in self.scales.values() for one in names if one in TITLES):
             found = self.parts[part]
             ours, groups = found["fedagent"], figures.groups(found)
             if not ours.runs:
                 continue
-            rounds = ours.cell.rounds
+            rounds, last = self._ends(part)
             ends = {name: mean_of([one.value(SUCCESS, rounds) for one in several])
                     for name, several in groups.items()}  # fmt: skip
+            ends |= {
+                f"{name}, equal rollouts": mean_of([one.value(SUCCESS, last) for one in several])
+                for name, several in groups.items() if name != "FedAgent"
+            }  # fmt: skip
             row = [TITLES[part], shown(ours.first(SUCCESS)), *map(shown, ends.values())]
             rows.append([*(cell or NOT_MEASURED for cell in row), str(len(ours.runs))])
         if not rows:

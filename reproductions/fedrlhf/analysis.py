@@ -35,7 +35,7 @@ from reproductions.fedrlhf.results import (
 )
 from reproductions.fedrlhf.review_page import ReviewPage
 from reproductions.pages import NOT_MEASURED, Page, Row
-from reproductions.results import Trained
+from reproductions.results import Runs, Trained
 from reproductions.statements import Statement
 from reproductions.study import Study
 
@@ -89,10 +89,16 @@ class Analysis:
     @cached_property
     def withdrawn(self) -> str:
         """What was taken back of what was published, as long as any of it is shown."""
-        again = all(one.whole for found in (self.results.parts["movielens"],
-                                            *self.results.texts.values())
-                    for name, one in found.items() if name.endswith(ALONE))  # fmt: skip
-        return self.page.text("withdrawn", "" if again or not self.page.published else None)
+
+        def again(*parts: Runs) -> bool:
+            return all(
+                one.whole for found in parts for name, one in found.items() if name.endswith(ALONE)
+            )
+
+        ratings = again(self.results.parts["movielens"])
+        measured = not self.page.published or (ratings and again(*self.results.texts.values()))
+        name = "withdrawn_reviews" if ratings else "withdrawn"
+        return self.page.text(name, "" if measured else None)
 
     # Ratings
 
