@@ -17,6 +17,7 @@ from fedrl.llm.learner.decoder import packed_states, plans
 from fedrl.llm.rl.batches import to_packed
 from fedrl.llm.weights import base_model, decoder_and_head
 
+pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
 NAMES = ("qkv", "out", "up", "down")
 
