@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedrl.core.number_format import duration
+from fedrl.core.types import Tables
 from reproductions.fedagent.claims import TITLES
 from reproductions.pages import MARK, markdown_table
-from reproductions.results import Runs
+from reproductions.results import Runs, Trained
 
 WHAT = TITLES | {
     "tuning": "step sizes of FedAgent, Centralized and Local, each its own",
@@ -30,6 +31,8 @@ WHAT = TITLES | {
     "alfworld_optimizer": "AdamW's moments, ALFWorld",
 }
 """By part, what it is about, as the table of what is planned says it."""
+FEWEST = 3
+"""Seeds from which on what is half measured is shown, with how many were planned."""
 
 
 class Sections:
@@ -116,3 +119,34 @@ def pace(lines: Sequence[Any]) -> float:
            for one in lines for run in one.runs.values() if run.seconds]  # fmt: skip
     epochs = sum(count for count, _ in ran)
     return sum(seconds for _, seconds in ran) / epochs if epochs else 0.0
+
+
+def whole(found: Runs) -> Runs:
+    """What may replace what was published before: lines of which every seed is at its end, or,
+    where all lines of a part have some seeds to their end, these seeds of all of them."""
+    if not all(one.whole for one in found.values()):
+        ended = [{s for s, run in one.runs.items() if max(run.rounds) >= one.cell.rounds}
+                 for one in found.values()]  # fmt: skip
+        common = set.intersection(*ended) if ended else set()
+        if len(common) >= FEWEST:
+            return {
+                name: Trained(one.cell, {s: run for s, run in one.runs.items() if s in common})
+                for name, one in found.items()
+            }
+    return {name: one if one.whole else Trained(one.cell, {}) for name, one in found.items()}
+
+
+def without(published: Tables, part: str) -> Tables:
+    """What was published, but for this comparison: FedAgent has records of other settings, and what
+    earlier runs of its baselines came to must not stand beside them."""
+    kept = dict(published)
+    ends = ("", "_seeds", "_model", "_settings", "_gains", "_kinds", "_scores", "-clients")
+    its = {part + end for end in ends}
+    for kind in ("text", "rounds", "figures", "tables"):
+        said = published.get(kind, {})
+        kept[kind] = {name: value for name, value in said.items() if name not in its}
+    for name, key in (("claims", f"{TITLES[part]}, "), ("costs", part)):
+        rows = kept["tables"].get(name, [])
+        kept["tables"][name] = [row for row in rows if not row[1].startswith(key)]
+    kept["parts"] = [one for one in published.get("parts", []) if one["part"] != part]
+    return kept

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrl.core.number_format import si
-from fedrl.core.types import Tables
 from reproductions.fedagent import figures
 from reproductions.fedagent.claims import (
     SUCCESS,
@@ -24,6 +23,7 @@ from reproductions.fedagent.claims import (
 )
 from reproductions.fedagent.environment import worlds_differ
 from reproductions.fedagent.run_settings import differences, settings_of
+from reproductions.fedagent.sections import whole, without
 from reproductions.pages import NOT_MEASURED, Page, Row, markdown_table
 from reproductions.results import Runs, Trained
 from reproductions.study import Study
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPER = tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
-FEWEST = 3
-"""Seeds from which on what is half measured is shown, with how many were planned."""
 
 
 class Analysis:
@@ -324,37 +322,6 @@ def title_of(name: str) -> str:
 
 def any_runs(found: Runs) -> bool:
     return any(one.runs for one in found.values())
-
-
-def whole(found: Runs) -> Runs:
-    """What may replace what was published before: lines of which every seed is at its end, or,
-    where all lines of a part have some seeds to their end, these seeds of all of them."""
-    if not all(one.whole for one in found.values()):
-        ended = [{s for s, run in one.runs.items() if max(run.rounds) >= one.cell.rounds}
-                 for one in found.values()]  # fmt: skip
-        common = set.intersection(*ended) if ended else set()
-        if len(common) >= FEWEST:
-            return {
-                name: Trained(one.cell, {s: run for s, run in one.runs.items() if s in common})
-                for name, one in found.items()
-            }
-    return {name: one if one.whole else Trained(one.cell, {}) for name, one in found.items()}
-
-
-def without(published: Tables, part: str) -> Tables:
-    """What was published, but for this comparison: FedAgent has records of other settings, and what
-    earlier runs of its baselines came to must not stand beside them."""
-    kept = dict(published)
-    ends = ("", "_seeds", "_model", "_settings", "_gains", "_kinds", "_scores", "-clients")
-    its = {part + end for end in ends}
-    for kind in ("text", "rounds", "figures", "tables"):
-        said = published.get(kind, {})
-        kept[kind] = {name: value for name, value in said.items() if name not in its}
-    for name, key in (("claims", f"{TITLES[part]}, "), ("costs", part)):
-        rows = kept["tables"].get(name, [])
-        kept["tables"][name] = [row for row in rows if not row[1].startswith(key)]
-    kept["parts"] = [one for one in published.get("parts", []) if one["part"] != part]
-    return kept
 
 
 def plural(count: int, word: str) -> str:

@@ -100,20 +100,21 @@ def test_a_worker_hears_what_its_driver_got(model, monkeypatch, whole):
     assert told == [(True, whole)]
 
 
+@pytest.mark.parametrize("packed", [True, False])
 def test_a_critics_values_are_read_by_passes_of_so_many_tokens(
-    model, easier_game, monkeypatch, tmp_path
+    packed, model, easier_game, monkeypatch, tmp_path
 ):
     """As all other passes of the learner are cut, by which memory is counted."""
     most, real, seen = 150, ppo.hidden_states, []
 
     def noted(model, batch):
         if not torch.is_grad_enabled():
-            seen.append(batch.ids.numel())
+            seen.append(batch.ids.numel() if packed else int(batch.mask.sum()))
         return real(model, batch)
 
     monkeypatch.setattr(ppo, "hidden_states", noted)
     for module in (logprobs, local_optimizer):
-        monkeypatch.setattr(module, "packs", lambda model: True)
+        monkeypatch.setattr(module, "packs", lambda model: packed)
     config = recipe(
         model, rounds=1, algorithm={"estimator": "ppo", "microbatch": 1000, "pass_tokens": most}
     )

@@ -106,8 +106,8 @@ class Settings:
     # Qwen2 kinds are also cut by tokens.
     microbatch: int = 64
     # Tokens per forward pass, at most: less memory, the same result but for rounding. 0 is by the
-    # model for these kinds (32,768 for small ones, 4,096 for large ones, which learn twice as fast
-    # with 16,384 where memory allows it) and no bound for others.
+    # model for these kinds (32,768 for small ones, 4,096 for large ones, which learn faster
+    # with 16,384: 1.4 to 2.2 times on an H200) and no bound for others.
     pass_tokens: int = 0
     # What counts the same in a minibatch: every answer token, or every step sample.
     average: Literal["token", "sequence"] = "token"

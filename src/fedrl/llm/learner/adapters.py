@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedrl.llm.learner.wide_mm import wide_mm
+
 if TYPE_CHECKING:
     from fedrl.llm.learner.projections import Projection
-
-
-WIDE = hasattr(torch.ops.aten.mm, "dtype")
-"""Whether this PyTorch multiplies in half precision into single precision (2.8 and later)."""
 
 
 class AdapterPlan(NamedTuple):
@@ -133,10 +131,3 @@ def adapter_gradients(
             torch._foreach_mul_(list(blocks.values()), [adapter.scale for adapter, _ in which])
         found |= blocks
     return found
-
-
-def wide_mm(a: Tensor, b: Tensor) -> Tensor:
-    """a b in single precision, whatever a and b are in."""
-    if a.is_cuda and WIDE and a.dtype.itemsize == 2:
-        return torch.mm(a, b, out_dtype=torch.float32)
-    return (a @ b).float()

@@ -24,7 +24,7 @@ from fedrl.llm.learner.graphed import (
     graphed_layers,
     keep_graphed,
 )
-from fedrl.llm.learner.layer import PackedLayer, Tokens, plan_layer, with_adapters
+from fedrl.llm.learner.layer import PackedLayer, Tokens, plan_layer, with_stacks
 from fedrl.llm.learner.plain_ops import LearnerOps
 from fedrl.llm.learner.vocabulary import TokenStatistics
 from fedrl.llm.memory import shape_of
@@ -98,7 +98,7 @@ def packed_states(model: LanguageModel, rows: PackedRows, ops: LearnerOps | None
     ops = ops or ops_for(x)
     if last is None:
         tokens, last = _tokens(body, rows, ops), x
-        adapted = with_adapters(layered, tokens.dtype)
+        adapted = with_stacks(layered, tokens.dtype)
         for plan, (_, parameters) in zip(adapted, layered, strict=True):
             last = PackedLayer.apply(last, plan, tokens, *parameters)
     return Norm.apply(last, body.norm.weight, config.rms_norm_eps, ops)

@@ -91,7 +91,7 @@ def plan_layer(
     return plan, parameters
 
 
-def with_adapters(layered: Sequence[tuple[Plan, list[Tensor]]], dtype: torch.dtype) -> list[Plan]:
+def with_stacks(layered: Sequence[tuple[Plan, list[Tensor]]], dtype: torch.dtype) -> list[Plan]:
     """The layers' plans with their adapters as they are now; the plans themselves where there are
     none."""
     names = ("qkv", "out", "up", "down")

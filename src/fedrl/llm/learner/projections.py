@@ -25,8 +25,8 @@ from fedrl.llm.learner.adapters import (
     active_adapters,
     adapted,
     adapter_gradients,
-    wide_mm,
 )
+from fedrl.llm.learner.wide_mm import wide_mm
 
 
 class Projection(NamedTuple):

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrl.llm.learner.adapters import wide_mm
 from fedrl.llm.learner.plain_ops import LearnerOps
+from fedrl.llm.learner.wide_mm import wide_mm
 
 CHUNK = 2**26
 """Logits at a time: a quarter of a gigabyte."""
